@@ -213,7 +213,7 @@ impl Cli {
     /// Parses a command line. The first item is the program's name.
     ///
     /// # Errors
-    /// If the arguments are invalid, or request help.
+    /// Fails if the arguments are invalid, or request help.
     pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = command().try_get_matches_from(args)?;
         let mut cli = Self::from_arg_matches(&matches)?;

@@ -49,7 +49,7 @@ impl SilenceNotice {
 /// even if it is a terminal.
 ///
 /// # Errors
-/// If there is more than one prompt.
+/// Fails if there is more than one prompt.
 pub(crate) fn split_prompt(args: &[String]) -> Result<(Option<String>, bool), Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
@@ -66,7 +66,8 @@ pub(crate) fn split_prompt(args: &[String]) -> Result<(Option<String>, bool), Fa
 /// installed, so that signals end the process.
 ///
 /// # Errors
-/// If standard input cannot be read, is not UTF-8, is longer than [`MAX_PROMPT_BYTES`], or does not end within `limit`.
+/// Fails if standard input cannot be read, is not UTF-8, is longer than [`MAX_PROMPT_BYTES`], or does not end within
+/// `limit`.
 pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
@@ -124,7 +125,7 @@ impl Prompt {
 /// Joins the prompt: the typed text, a blank line, and the piped text.
 ///
 /// # Errors
-/// If both together are longer than [`MAX_PROMPT_BYTES`].
+/// Fails if both together are longer than [`MAX_PROMPT_BYTES`].
 pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let joined = match (prompt, piped) {

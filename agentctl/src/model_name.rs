@@ -57,7 +57,7 @@ impl ModelName {
     /// neither a slot nor an exact id.
     ///
     /// # Errors
-    /// If the server lists no such model, or its list cannot be loaded.
+    /// Fails if the server lists no such model, or its list cannot be loaded.
     pub(crate) async fn resolve(&self, client: &Client, slot: Slot) -> Result<ModelChoice, Failure> {
         let of_server = |id: String| ModelChoice { slot: Some(slot), id: Some(id) };
         Ok(match self {

@@ -155,7 +155,7 @@ impl MountArg {
     /// Resolves the folder to its absolute path.
     ///
     /// # Errors
-    /// If the folder does not exist or cannot be read.
+    /// Fails if the folder does not exist or cannot be read.
     pub(crate) fn resolve(&self) -> Result<Mount, Failure> {
         self.resolve_for("-C")
     }

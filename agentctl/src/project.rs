@@ -26,7 +26,7 @@ pub(crate) async fn load_report(client: &Client, project: &Path) -> Option<Proje
 /// returns its absolute path.
 ///
 /// # Errors
-/// If the path is not valid UTF-8.
+/// Fails if the path is not valid UTF-8.
 pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     let path: PathBuf =

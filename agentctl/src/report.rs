@@ -26,7 +26,7 @@ use crate::{
 /// Prints a value as JSON, for `--json`. Control and invisible characters are escaped.
 ///
 /// # Errors
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string_pretty(value)?)
 }
@@ -34,7 +34,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 /// Prints a value as JSON, or calls `print` to print it for people.
 ///
 /// # Errors
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub(crate) fn show(
     as_json: bool,
     value: &impl Serialize,
@@ -51,7 +51,7 @@ pub(crate) fn show(
 /// Prints a value as JSON, or a note for people.
 ///
 /// # Errors
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> anyhow::Result<Exit> {
     show(as_json, value, || {
         crate::terminal::note(text);
@@ -62,7 +62,7 @@ pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> anyhow:
 /// Prints lines to standard output.
 ///
 /// # Errors
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
@@ -107,7 +107,7 @@ impl FactSheet {
     /// Prints all lines.
     ///
     /// # Errors
-    /// If standard output is closed.
+    /// Fails if standard output is closed.
     pub(crate) fn print(self) -> anyhow::Result<()> {
         lines(self.lines)
     }
@@ -125,7 +125,7 @@ fn print_json(json: String) -> anyhow::Result<()> {
 /// Prints a value as one line of JSON.
 ///
 /// # Errors
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string(value)?)
 }
@@ -198,7 +198,7 @@ impl Table {
     /// Prints the table, or `if_empty` on standard error if it has no rows.
     ///
     /// # Errors
-    /// If standard output is closed.
+    /// Fails if standard output is closed.
     pub(crate) fn print(&self, if_empty: &str) -> anyhow::Result<()> {
         if self.rows.is_empty() {
             writeln!(anstream::stderr(), "{if_empty}")?;

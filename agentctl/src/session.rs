@@ -88,7 +88,7 @@ impl SessionTarget {
     /// Finds the session. Folders are added to an existing session for this and all later turns.
     ///
     /// # Errors
-    /// If the session or a folder does not exist.
+    /// Fails if the session or a folder does not exist.
     pub(crate) async fn find(daemon: &Daemon, choice: &SessionChoice, turn: &TurnChoice) -> Result<Self, Failure> {
         let project = turn.project.as_ref().map(ProjectChoice::resolve).transpose()?;
         let folders = FolderChanges::resolve(&turn.folders)?;
@@ -136,7 +136,7 @@ impl SessionTarget {
     /// Sets the session's mode, if one is given. An existing session uses it from its next call on.
     ///
     /// # Errors
-    /// If the session does not exist.
+    /// Fails if the session does not exist.
     pub(crate) async fn with_mode(self, daemon: &Daemon, mode: Option<SessionMode>) -> Result<Self, Failure> {
         let Some(mode) = mode else { return Ok(self) };
         if let Self::New(new) = self {
@@ -149,7 +149,7 @@ impl SessionTarget {
     /// Sets the session's model, if one is given.
     ///
     /// # Errors
-    /// If the session or the model does not exist.
+    /// Fails if the session or the model does not exist.
     pub(crate) async fn with_model(self, daemon: &Daemon, model: Option<&ModelName>) -> Result<Self, Failure> {
         let Some(name) = model else { return Ok(self) };
         let slot = match (&self, name) {
@@ -176,7 +176,7 @@ impl SessionTarget {
     /// Adds folders to an existing session or removes them. If `project` is `None`, the project is unchanged.
     ///
     /// # Errors
-    /// If the session does not exist or cannot use the folders.
+    /// Fails if the session does not exist or cannot use the folders.
     pub(crate) async fn show(
         self,
         daemon: &Daemon,
@@ -201,7 +201,7 @@ impl SessionTarget {
     /// Uploads files to the session and names them in the prompt. Creates a new session first if needed.
     ///
     /// # Errors
-    /// If a file cannot be read or uploaded.
+    /// Fails if a file cannot be read or uploaded.
     pub(crate) async fn with_uploads(
         self,
         daemon: &Daemon,
@@ -221,7 +221,7 @@ impl SessionTarget {
     /// Uploads files to the session and returns a receipt for each. Creates a new session first if needed.
     ///
     /// # Errors
-    /// If a file cannot be uploaded.
+    /// Fails if a file cannot be uploaded.
     pub(crate) async fn take(
         self,
         daemon: &Daemon,
@@ -317,7 +317,7 @@ impl SessionTarget {
 /// Finds the named session, or the last used one.
 ///
 /// # Errors
-/// If there is no such session.
+/// Fails if there is no such session.
 pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result<SessionId, Failure> {
     match name {
         Some(name) => Ok(daemon.client.find_session(name).await?),
@@ -331,7 +331,7 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
 /// Finds the last used session with the given folder (by default the current one) or without any folder.
 ///
 /// # Errors
-/// If there is no such session.
+/// Fails if there is no such session.
 async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
     let here = match project {
         Some(mount) => Some(mount.path.clone()),
@@ -375,7 +375,7 @@ impl Upload {
     /// Opens a file, so that problems are reported before any request is sent.
     ///
     /// # Errors
-    /// If the path is not a regular file, or the file cannot be read or exceeds the upload limit.
+    /// Fails if the path is not a regular file, or the file cannot be read or exceeds the upload limit.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
@@ -398,7 +398,7 @@ impl Upload {
     /// Uploads the file and returns a receipt with its path for tools and, for a picture, the picture for models.
     ///
     /// # Errors
-    /// If the session does not exist, or the file cannot be stored.
+    /// Fails if the session does not exist, or the file cannot be stored.
     pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<UploadReceipt, ClientError> {
         let file = tokio::fs::File::from_std(self.file);
         daemon.client.upload(&session.to_string(), &self.name, file).await

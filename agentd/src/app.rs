@@ -60,7 +60,7 @@ type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 /// daemon stops.
 ///
 /// # Errors
-/// If a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
+/// Fails if a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
 pub async fn run(
     started: Instant,
     config: Config,

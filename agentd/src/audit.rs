@@ -37,7 +37,7 @@ const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 /// damage is recorded in it; `agentctl audit verify` shows the damage.
 ///
 /// # Errors
-/// If the log cannot be written. The daemon then does not start, because all changes must be logged.
+/// Fails if the log cannot be written. The daemon then does not start, because all changes must be logged.
 pub async fn open(
     config: &Config,
     paths: &Paths,

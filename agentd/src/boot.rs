@@ -102,7 +102,7 @@ pub struct Parts {
 /// Connects all parts. Opens the journal and the audit log; does not call a model.
 ///
 /// # Errors
-/// If the journal or the audit log cannot be opened, or if a model URL is invalid.
+/// Fails if the journal or the audit log cannot be opened, or if a model URL is invalid.
 pub async fn assemble(
     config: &Config,
     source: &ConfigSource,

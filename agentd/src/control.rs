@@ -129,7 +129,7 @@ impl DaemonControl {
     /// Passes every line of the audit log to `visit`, oldest first.
     ///
     /// # Errors
-    /// If the audit log cannot be read.
+    /// Fails if the audit log cannot be read.
     pub(crate) fn for_each_audit_line(&self, visit: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
         agentd_audit::read::each(&self.source.paths.data, visit).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))

@@ -22,7 +22,7 @@ fn release_memory() {
 /// microsecond for sixteen pages.
 ///
 /// # Errors
-/// If the kernel does not report the mappings, or refuses to unmap them. The only effect is higher memory use.
+/// Fails if the kernel does not report the mappings, or refuses to unmap them. The only effect is higher memory use.
 fn release_code() -> io::Result<()> {
     // A debugger has written breakpoints into these pages, which unmapping would remove.
     if is_traced(&fs::read_to_string("/proc/self/status")?) {

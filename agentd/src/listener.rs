@@ -90,7 +90,7 @@ impl<'a> Presence<'a> {
     /// it, the next path is bound. Clients find that path in the lock file.
     ///
     /// # Errors
-    /// If the path cannot be a socket, or is in use.
+    /// Fails if the path cannot be a socket, or is in use.
     pub(crate) async fn open(
         paths: SocketPaths,
         inherited: Option<OwnedFd>,

@@ -25,7 +25,7 @@ const HINT: &str = "make the folder writable and free some disk space, or set AG
 /// name.
 ///
 /// # Errors
-/// If another daemon holds the lock, or if the file cannot be written.
+/// Fails if another daemon holds the lock, or if the file cannot be written.
 pub fn take(path: &Path) -> Result<File, Failure> {
     let lock = take_unnamed(path)?;
     write(&lock, None).map_err(|error| broken(path, error))?;
@@ -83,7 +83,7 @@ impl FolderLock {
     /// Locks a data folder and its lock file.
     ///
     /// # Errors
-    /// If another daemon holds one of the two locks, or if the folder or the file cannot be locked.
+    /// Fails if another daemon holds one of the two locks, or if the folder or the file cannot be locked.
     pub fn take(data: &Path) -> Result<Self, Failure> {
         let path = data.join(LOCK_FILE);
         let lock = take_unnamed(&path)?;
@@ -103,7 +103,7 @@ impl FolderLock {
     /// Publishes the daemon's socket path to clients.
     ///
     /// # Errors
-    /// If the lock file cannot be written.
+    /// Fails if the lock file cannot be written.
     pub fn publish_socket(&mut self, socket: &Path) -> io::Result<()> {
         self.socket = Some(socket.to_owned());
         write(&self.lock, Some(socket))
@@ -112,7 +112,7 @@ impl FolderLock {
     /// Checks that the lock file is in place, and creates it again if it is missing.
     ///
     /// # Errors
-    /// If the lock file cannot be created. The next check retries.
+    /// Fails if the lock file cannot be created. The next check retries.
     pub fn check(&mut self) -> io::Result<LockState> {
         if !is_at(&self.folder, fs::metadata(&self.path)) {
             return Ok(LockState::FolderGone);

@@ -44,7 +44,7 @@ pub struct LogHandle {
 /// timestamp, because journald adds one. Must be called once, before any thread is started.
 ///
 /// # Errors
-/// If the log file cannot be written, or logging has already been started.
+/// Fails if the log file cannot be written, or logging has already been started.
 pub fn start(
     log_file: Option<&Path>,
     is_journald: bool,

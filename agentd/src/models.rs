@@ -44,7 +44,7 @@ impl ModelMaker {
     /// Creates the models, without calling a server or loading weights.
     ///
     /// # Errors
-    /// If a URL or a header is invalid.
+    /// Fails if a URL or a header is invalid.
     pub fn make(&self, config: &Config) -> Result<SlotModels, Failure> {
         let mut servers = BTreeMap::new();
         let mut files = BTreeMap::new();

@@ -26,7 +26,7 @@ impl Paths {
     /// Resolves the paths for these arguments and this environment.
     ///
     /// # Errors
-    /// If no flag, variable or `HOME` determines a folder.
+    /// Fails if no flag, variable or `HOME` determines a folder.
     pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
             let path = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));

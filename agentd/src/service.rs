@@ -39,7 +39,7 @@ impl Supervisor {
     /// removed and before any other file is opened.
     ///
     /// # Errors
-    /// If more than one socket was passed, or if the supervisor cannot be reached.
+    /// Fails if more than one socket was passed, or if the supervisor cannot be reached.
     pub fn take(env: &Environment) -> Result<Self, Failure> {
         let listener = inherited_socket()?;
         let notify =
@@ -114,7 +114,7 @@ impl Signals {
     /// Starts listening. Replaces the signals' default action, which is to kill the process.
     ///
     /// # Errors
-    /// If the system refuses to register a handler.
+    /// Fails if the system refuses to register a handler.
     pub fn listen() -> Result<Self, Failure> {
         let open =
             |kind| signal(kind).map_err(|error| Failure::broken("could not listen for signals").with_source(error));

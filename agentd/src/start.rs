@@ -38,7 +38,7 @@ const OPEN_FILES: u64 = 16_384;
 /// Runs the daemon until it ends. `change` adjusts the configuration after it is read.
 ///
 /// # Errors
-/// If the daemon cannot start or does not stop as requested.
+/// Fails if the daemon cannot start or does not stop as requested.
 pub fn start(
     args: &Args,
     env: Environment,

@@ -84,7 +84,7 @@ pub struct LockHolder {
 /// Makes the kernel report this process as the holder, until this process closes any handle on the file.
 ///
 /// # Errors
-/// If another process holds the file, or the file system does not support such locks.
+/// Fails if another process holds the file, or the file system does not support such locks.
 pub fn hold(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
 }
@@ -92,7 +92,7 @@ pub fn hold(file: &File) -> io::Result<()> {
 /// Returns the process that currently holds a lock file, or `None` if the file is not locked.
 ///
 /// # Errors
-/// If the file exists but cannot be read.
+/// Fails if the file exists but cannot be read.
 pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {

@@ -138,7 +138,7 @@ impl Bridge {
     /// Returns the open session with this id.
     ///
     /// # Errors
-    /// If no such session is open.
+    /// Fails if no such session is open.
     pub(super) fn session(&self, id: &WireId) -> Result<Arc<OpenSession>, Error> {
         let found = id.0.parse().ok().and_then(|id: SessionId| lock(&self.sessions).get(&id).cloned());
         found.ok_or_else(|| message::unknown_session(&clean_line(&id.0)))
@@ -227,7 +227,7 @@ impl OfferedSettings {
     /// Builds the options of a session, with the currently available models.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     pub(super) async fn of(client: &Client, settings: &SessionSettings) -> Result<Self, ClientError> {
         let slots = client.models().await?;
         Ok(Self { mode: settings.mode, options: vec![mode_option(settings.mode), model_option(settings, &slots)] })
@@ -322,7 +322,7 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
 /// Sends settings that have not been sent to the editor.
 ///
 /// # Errors
-/// If the connection fails.
+/// Fails if the connection fails.
 pub(super) async fn send_settings(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
     let _guard = session.settings.lock().await;
     let settings = client.session(&session.id.to_string()).await?.session.settings;

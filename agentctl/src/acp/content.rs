@@ -54,7 +54,7 @@ pub(super) enum FileContent {
 /// Converts the blocks of a prompt.
 ///
 /// # Errors
-/// If the prompt is empty or contains an unsupported block.
+/// Fails if the prompt is empty or contains an unsupported block.
 pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
     // A command must come first, but some editors put files before the text.
@@ -256,7 +256,7 @@ async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectRep
 /// is left unchanged.
 ///
 /// # Errors
-/// If the command cannot be used, or a required argument is missing.
+/// Fails if the command cannot be used, or a required argument is missing.
 pub(super) async fn apply_command(
     start: &mut StartTurn,
     client: &Client,

@@ -137,7 +137,7 @@ impl Follow {
     /// Follows the turn to its end, across restarts of the daemon. `pending` are questions raised earlier.
     ///
     /// # Errors
-    /// If the turn failed, or the daemon is lost.
+    /// Fails if the turn failed, or the daemon is lost.
     pub(super) async fn run(
         mut self,
         mut line: SocketLine,
@@ -181,7 +181,7 @@ impl Follow {
     /// Sends the remaining events of a suspended turn that has ended in the meantime.
     ///
     /// # Errors
-    /// If the daemon is lost.
+    /// Fails if the daemon is lost.
     pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), RequestError> {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);

@@ -42,7 +42,7 @@ pub(super) enum Frame {
 /// Reads the next non-empty line; `None` at the end. The last line needs no newline.
 ///
 /// # Errors
-/// If the input cannot be read.
+/// Fails if the input cannot be read.
 pub(super) async fn next_frame(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Frame>> {
     next_within(input, MAX_LINE_BYTES).await
 }
@@ -116,7 +116,7 @@ impl InvalidMessage {
 /// Parses a line as a message.
 ///
 /// # Errors
-/// If the line is invalid or too long.
+/// Fails if the line is invalid or too long.
 pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
     let line = match frame {
         Frame::Line(line) => line,

@@ -61,7 +61,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Serves an editor until the end of standard input or a signal. Running turns continue without the editor.
 ///
 /// # Errors
-/// If signal handlers cannot be installed.
+/// Fails if signal handlers cannot be installed.
 pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         crate::terminal::note(

@@ -33,7 +33,7 @@ use crate::{
 /// Runs a prompt to its end, or until the editor disconnects.
 ///
 /// # Errors
-/// If the prompt is invalid, the daemon refuses it or cannot be reached, or the turn failed.
+/// Fails if the prompt is invalid, the daemon refuses it or cannot be reached, or the turn failed.
 pub(super) async fn run(
     bridge: &Arc<Bridge>,
     session: &Arc<OpenSession>,

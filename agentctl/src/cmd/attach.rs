@@ -156,7 +156,7 @@ pub(super) async fn attend(
 /// Finds the session with a running turn, if any.
 ///
 /// # Errors
-/// If turns are running in several sessions.
+/// Fails if turns are running in several sessions.
 async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
     let mut sessions = daemon.client.sessions(MAX_SESSIONS).await?;
     sessions.retain(|session| matches!(session.status, SessionStatus::Running | SessionStatus::Waiting));

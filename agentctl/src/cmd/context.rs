@@ -155,7 +155,7 @@ pub(crate) struct RewindArgs {
     /// Rewind files and conversation (the default)
     #[arg(long, conflicts_with_all = ["files", "talk"])]
     both: bool,
-    /// Redo the file changes that a rewind to that turn undid
+    /// Redo the file changes that an earlier rewind to this turn undid
     #[arg(long, requires = "files")]
     redo: bool,
     /// Only show the changes

@@ -212,7 +212,7 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
 /// if it was already answered.
 ///
 /// # Errors
-/// If the name matches no interrupt, or several.
+/// Fails if the name matches no interrupt, or several.
 pub(crate) fn resolve<'a>(
     text: &str,
     pending: &'a [Interrupt],
@@ -275,7 +275,7 @@ fn check_position(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interru
 /// Finds the named interrupt among the pending ones.
 ///
 /// # Errors
-/// If the name matches no interrupt, or several.
+/// Fails if the name matches no interrupt, or several.
 pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
     resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no pending interrupt {text}")))
 }

@@ -37,7 +37,7 @@ const MAX_RECORDING_BYTES: u64 = 64 << 20;
 /// Plays a recording and passes each event to `on_event`.
 ///
 /// # Errors
-/// If the file cannot be read or is invalid, `on_event` fails, or the connection is lost.
+/// Fails if the file cannot be read or is invalid, `on_event` fails, or the connection is lost.
 pub(crate) async fn play(
     daemon: &Daemon,
     path: &Path,
@@ -77,7 +77,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 /// Replaces a recording atomically.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Fails if the file cannot be written.
 pub(crate) fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let text =
         std::str::from_utf8(text).map_err(|_| Failure::new(ErrorKind::Internal, "the recording is not UTF-8"))?;

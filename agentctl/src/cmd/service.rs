@@ -287,7 +287,7 @@ const SYSTEMCTL: &str = "systemctl";
 /// Checks that the systemd user manager can be reached.
 ///
 /// # Errors
-/// If this machine has no systemd, or this user has no manager.
+/// Fails if this machine has no systemd, or this user has no manager.
 fn check_manager() -> Result<(), Failure> {
     run(SYSTEMCTL, &["--user", "show", "--property=Version"]).map(drop)
 }
@@ -295,7 +295,7 @@ fn check_manager() -> Result<(), Failure> {
 /// Runs `systemctl --user` with these arguments.
 ///
 /// # Errors
-/// If the command fails. The message is the command's output.
+/// Fails if the command fails. The message is the command's output.
 fn control(args: &[&str]) -> Result<(), Failure> {
     run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
 }
@@ -303,7 +303,7 @@ fn control(args: &[&str]) -> Result<(), Failure> {
 /// Returns true if the manager has loaded a unit with this name.
 ///
 /// # Errors
-/// If the manager cannot be reached.
+/// Fails if the manager cannot be reached.
 fn has_unit(unit: &str) -> Result<bool, Failure> {
     Ok(property(unit, "LoadState")? == "loaded")
 }
@@ -311,7 +311,7 @@ fn has_unit(unit: &str) -> Result<bool, Failure> {
 /// Returns the value of a unit's property, or an empty text if it is unknown.
 ///
 /// # Errors
-/// If the manager cannot be reached.
+/// Fails if the manager cannot be reached.
 fn property(unit: &str, property: &str) -> Result<String, Failure> {
     let name = format!("--property={property}");
     Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
@@ -328,7 +328,7 @@ fn lingering_note() -> Option<(&'static str, &'static str)> {
 /// Shows the journal of a unit with `journalctl`.
 ///
 /// # Errors
-/// If `journalctl` cannot be run.
+/// Fails if `journalctl` cannot be run.
 fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
     let mut command = Command::new("journalctl");
     command.args(["--user", "--unit", unit, "--lines", &lines.to_string()]);

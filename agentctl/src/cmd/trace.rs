@@ -237,7 +237,7 @@ fn hash(text: &str) -> String {
 /// Writes the page atomically. It contains the conversation, so only its owner may read it.
 ///
 /// # Errors
-/// If the file cannot be written, or exists and may not be replaced.
+/// Fails if the file cannot be written, or exists and may not be replaced.
 fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         if error.kind() == io::ErrorKind::AlreadyExists {

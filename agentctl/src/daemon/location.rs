@@ -57,7 +57,7 @@ impl DaemonLocation {
     /// Returns the locations for these arguments and this environment.
     ///
     /// # Errors
-    /// If a path is invalid for a socket, or the data folder is unknown.
+    /// Fails if a path is invalid for a socket, or the data folder is unknown.
     pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
         let named = match &global.socket {
             // A relative path is only allowed on the command line, not in the environment.
@@ -142,7 +142,7 @@ impl DaemonLocation {
     /// Connects to the daemon.
     ///
     /// # Errors
-    /// If the daemon is not running, or cannot be used.
+    /// Fails if the daemon is not running, or cannot be used.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         match self.search(Client::of_our_version).await {
             SearchResult::Reached(client, _) => Ok(client),

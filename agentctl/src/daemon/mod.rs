@@ -140,7 +140,7 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// Connects to the daemon, and starts it if none runs.
 ///
 /// # Errors
-/// If the daemon cannot be reached or started, or has another version.
+/// Fails if the daemon cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
     let location = DaemonLocation::of(global)?;
     match connect_existing(&location).await? {
@@ -152,7 +152,7 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
 /// Connects to the daemon if one runs.
 ///
 /// # Errors
-/// If the process at the socket cannot be used, or has another version.
+/// Fails if the process at the socket cannot be used, or has another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
     connect_existing(&DaemonLocation::of(global)?).await
 }
@@ -186,7 +186,7 @@ async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, F
 /// launched.
 ///
 /// # Errors
-/// If the daemon cannot be started.
+/// Fails if the daemon cannot be started.
 pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, location.named(), log_file()?)?;
@@ -244,7 +244,7 @@ fn is_alive(pid: u32) -> bool {
 /// Waits until a process has exited.
 ///
 /// # Errors
-/// If the time limit is exceeded.
+/// Fails if the time limit is exceeded.
 pub(crate) async fn wait_for_exit(pid: u32, limit: Duration) -> io::Result<()> {
     let started_at = Instant::now();
     let mut retry_delay = RETRY_DELAYS.0;
@@ -314,7 +314,7 @@ struct LaunchedDaemon {
 /// Returns the path of the daemon's program: next to this program, which has the matching version, or else in `PATH`.
 ///
 /// # Errors
-/// If the program is in neither of these places.
+/// Fails if the program is in neither of these places.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let beside = env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("agentd")));
     let in_path = env::var_os("PATH").unwrap_or_default();
@@ -336,7 +336,7 @@ pub(crate) fn is_program(path: &Path) -> bool {
 /// Launches the daemon at `socket`, or at the default socket. It may not be ready when this returns.
 ///
 /// # Errors
-/// If the log file cannot be opened, or the program cannot be run.
+/// Fails if the log file cannot be opened, or the program cannot be run.
 fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<LaunchedDaemon, Failure> {
     let failed = |problem: &str, error: &io::Error| {
         Failure::unreachable(format!("could not start the daemon: {problem}: {error}"))

@@ -51,7 +51,7 @@ pub(crate) struct CompactOutcome {
 /// Runs a turn that only compacts the history.
 ///
 /// # Errors
-/// If the daemon refuses the turn or is lost, or the user left.
+/// Fails if the daemon refuses the turn, the connection is lost, or the user leaves before the turn ends.
 pub(crate) async fn compact(
     daemon: &Daemon,
     session: SessionId,
@@ -78,7 +78,7 @@ impl CompactOutcome {
     /// Prints the outcome for people.
     ///
     /// # Errors
-    /// If standard output is closed.
+    /// Fails if standard output is closed.
     pub(crate) fn print(&self) -> anyhow::Result<()> {
         let look = TerminalStyle::detect();
         match &self.report {
@@ -124,7 +124,7 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
 /// Reports that a compaction was undone.
 ///
 /// # Errors
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub(crate) fn report_undone(
     session: SessionId,
     window: Window,

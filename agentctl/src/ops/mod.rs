@@ -15,7 +15,7 @@ use crate::{daemon::Daemon, failure::Failure};
 /// Loads the pinned rules of a session.
 ///
 /// # Errors
-/// If the session does not exist, or the connection fails.
+/// Fails if the session does not exist, or the connection fails.
 pub(crate) async fn pins(daemon: &Daemon, session: &str) -> anyhow::Result<Vec<String>> {
     Ok(daemon.client.session(session).await?.session.settings.pins)
 }
@@ -23,7 +23,7 @@ pub(crate) async fn pins(daemon: &Daemon, session: &str) -> anyhow::Result<Vec<S
 /// Appends a pinned rule and returns all of them.
 ///
 /// # Errors
-/// If the rule is too long, there are too many rules, or the connection fails.
+/// Fails if the rule is too long, there are too many rules, or the connection fails.
 pub(crate) async fn add_pin(daemon: &Daemon, session: &str, rule: &str) -> anyhow::Result<Vec<String>> {
     let mut pins = self::pins(daemon, session).await?;
     pins.push(rule.to_owned());
@@ -34,7 +34,7 @@ pub(crate) async fn add_pin(daemon: &Daemon, session: &str, rule: &str) -> anyho
 /// Removes the rule with this number, counted from 1.
 ///
 /// # Errors
-/// If no rule has this number, or the connection fails.
+/// Fails if no rule has this number, or the connection fails.
 pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) -> anyhow::Result<String> {
     let mut pins = self::pins(daemon, session).await?;
     let Some(at) = number.checked_sub(1).filter(|at| *at < pins.len()) else {
@@ -50,7 +50,7 @@ pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) ->
 /// changes while it is read is an error, because the pieces could come from different versions.
 ///
 /// # Errors
-/// If the file cannot be read, or was changed while it was read.
+/// Fails if the file cannot be read, or was changed while it was read.
 pub(crate) async fn each_piece(
     client: &Client,
     session: &str,

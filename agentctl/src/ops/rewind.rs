@@ -33,7 +33,7 @@ impl RewindPoint {
     /// Resolves the number of the first turn to drop; `turns` is the number of turns in the session.
     ///
     /// # Errors
-    /// If there is no such turn.
+    /// Fails if there is no such turn.
     pub(crate) fn turn(self, turns: u64) -> Result<u64, Failure> {
         let turn = match self {
             Self::Before(turn) => turn,
@@ -51,7 +51,7 @@ impl RewindPoint {
 /// there are no changes.
 ///
 /// # Errors
-/// If a turn is open, or the changes cannot be read.
+/// Fails if a turn is open, or the changes cannot be read.
 pub(crate) async fn files(
     daemon: &Daemon,
     session: SessionId,
@@ -67,7 +67,7 @@ pub(crate) async fn files(
 /// Copies the conversation before this turn, and returns the id of the copy. The copy takes the session's name.
 ///
 /// # Errors
-/// If the session cannot be copied.
+/// Fails if the session cannot be copied.
 pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyhow::Result<SessionId> {
     let summary = &view.session.summary;
     let (id, title) = (summary.id.to_string(), summary.title.as_str());

@@ -25,7 +25,7 @@ const CONFLICT_DIFF_ROOM: Room = Room { rows: 200, columns: usize::MAX };
 /// Parses a turn number or id.
 ///
 /// # Errors
-/// If the text is neither a turn number nor an id.
+/// Fails if the text is neither a turn number nor an id.
 pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
     let number = text.parse().ok().filter(|number| *number > 0).map(TurnChoice::Number);
     let id = || text.parse::<TurnId>().ok().map(TurnChoice::Id);

@@ -14,7 +14,7 @@ const DISABLED: u8 = 0;
 /// caller can restore its state.
 ///
 /// # Errors
-/// If the terminal cannot be read or written.
+/// Fails if the terminal cannot be read or written.
 pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     let changed = ChangedTerminal::begin(|terminal| {
         // Ctrl-C ends the line like Enter, instead of sending a signal.
@@ -57,7 +57,7 @@ pub(crate) fn numbered<'a, T>(input: &str, offered: &'a [T]) -> Option<&'a T> {
 /// Asks for confirmation.
 ///
 /// # Errors
-/// If the terminal cannot be read or written.
+/// Fails if the terminal cannot be read or written.
 pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     Ok(line(question)?.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
 }
@@ -65,7 +65,7 @@ pub(crate) fn confirm(question: &str) -> io::Result<bool> {
 /// Prompts for a line without echo. Returns `None` on Ctrl-C or Ctrl-D.
 ///
 /// # Errors
-/// If the terminal cannot be read or written.
+/// Fails if the terminal cannot be read or written.
 pub(crate) fn hidden(question: &str) -> io::Result<Option<String>> {
     let hidden = ChangedTerminal::begin(|terminal| {
         terminal.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::ISIG);

@@ -122,7 +122,7 @@ pub(crate) const MAX_CLIPBOARD_BYTES: usize = 74_000;
 /// Copies a text to the clipboard. The terminal does not report success.
 ///
 /// # Errors
-/// If the terminal is closed.
+/// Fails if the terminal is closed.
 pub(crate) fn copy(text: &str) -> io::Result<()> {
     write(&sequence(text, env::var_os("TMUX").is_some()))
 }

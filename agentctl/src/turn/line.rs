@@ -120,7 +120,7 @@ impl SocketLine {
     /// Starts a turn, with additional input parts.
     ///
     /// # Errors
-    /// If the daemon refuses the turn or is lost.
+    /// Fails if the daemon refuses the turn or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest, parts: Vec<InputPart>) -> Result<Self, Failure> {
         Ok(Self::started(daemon, daemon.client.turn_with_parts(request, parts, daemon.variables()).await?))
     }
@@ -146,7 +146,7 @@ impl SocketLine {
     /// Subscribes to a session after an event number, until its live turn has ended.
     ///
     /// # Errors
-    /// If the daemon refuses the subscription or is lost.
+    /// Fails if the daemon refuses the subscription or is lost.
     pub(crate) async fn attach(daemon: &Daemon, session: SessionId, after_seq: u64) -> Result<Self, Failure> {
         let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
         Ok(Self::new(daemon, session, Source::Events(Box::new(stream)), after_seq))

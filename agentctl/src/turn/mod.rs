@@ -50,7 +50,7 @@ pub(crate) trait Renderer: Send {
     /// Shows one event. `TurnEnded` is also passed here, before [`Renderer::finish`].
     ///
     /// # Errors
-    /// If the output cannot be written; a broken pipe ends the client without a message.
+    /// Fails if the output cannot be written; a broken pipe ends the client without a message.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Shows one event of a subagent, if enabled by [`SocketLine::with_children`].

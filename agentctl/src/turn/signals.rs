@@ -94,7 +94,7 @@ impl Signals {
     /// Starts listening. If SIGHUP is ignored (`nohup`), it stays ignored.
     ///
     /// # Errors
-    /// If the signal handlers cannot be installed.
+    /// Fails if the signal handlers cannot be installed.
     pub(crate) fn listen(at_end: AtEnd) -> io::Result<Self> {
         Ok(Self::started(at_end)?.1)
     }

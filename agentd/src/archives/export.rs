@@ -62,7 +62,7 @@ impl Exporter {
     /// Passes all events to `take`, and returns their number.
     ///
     /// # Errors
-    /// If the events cannot be read, or the first error of `take`.
+    /// Fails if the events cannot be read, or with the first error of `take`.
     pub fn events(&self, take: &mut dyn FnMut(Event) -> io::Result<()>) -> Result<u64, ExportFailure> {
         let mut count = 0;
         for session in &self.export.sessions {
@@ -86,7 +86,7 @@ impl Exporter {
     /// Writes an archive.
     ///
     /// # Errors
-    /// If the session cannot be read or the archive cannot be written.
+    /// Fails if the session cannot be read or the archive cannot be written.
     pub fn archive(&self, out: impl Write + Send) -> Result<ExportedContent, ExportFailure> {
         let sessions = self.export.sessions.len();
         if sessions > MAX_SESSIONS {

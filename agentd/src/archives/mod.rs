@@ -45,7 +45,7 @@ impl<T> BlockingSender<T> {
     /// Sends a value.
     ///
     /// # Errors
-    /// If the client has disconnected, or does not read within the time limit.
+    /// Fails if the client has disconnected, or does not read within the time limit.
     pub fn send(&self, value: T) -> io::Result<()> {
         let result = self.runtime.block_on(timeout(CLIENT_TIMEOUT, self.sender.send(value)));
         match result {

@@ -19,7 +19,7 @@ use crate::{
 /// precedence.
 ///
 /// # Errors
-/// If a line is not a variable definition.
+/// Fails if a line is not a variable definition.
 pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment, ConfigError> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for file in files.iter().filter(|file| file.subject == Subject::Dotenv) {
@@ -46,7 +46,7 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
 /// Higher layers take precedence.
 ///
 /// # Errors
-/// If a line is not a variable definition. The error does not quote the line, which may contain a secret.
+/// Fails if a line is not a variable definition. The error does not quote the line, which may contain a secret.
 pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, ConfigError> {
     let mut variables = HashMap::new();
     for file in sources.files_of(Subject::McpSecrets) {
@@ -232,7 +232,7 @@ impl Sources {
     /// Returns the same sources, with the variables of `.env` files in the environment.
     ///
     /// # Errors
-    /// If a line of a `.env` file is not a variable definition.
+    /// Fails if a line of a `.env` file is not a variable definition.
     pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
         let added = variables(&self.files, &self.env)?;
         Ok(Self { env: self.env.and(&added), ..self.clone() })

@@ -116,7 +116,7 @@ pub fn built_in() -> Vec<SourceFile> {
 /// Loads all files of all layers, lowest first: built-in files, the host's folders, the user's folder.
 ///
 /// # Errors
-/// If an existing file cannot be read, is too long or is not UTF-8, or if another user can write the file or its
+/// Fails if an existing file cannot be read, is too long or is not UTF-8, or if another user can write the file or its
 /// folder.
 pub fn load(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();

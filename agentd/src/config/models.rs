@@ -277,7 +277,9 @@ impl SlotLayer {
         }
         match self.complete(Slot::Base, &Self::default(), anthropic, &BTreeMap::new())? {
             ModelLocation::Server(model) => Ok(*model),
-            ModelLocation::Gguf(_) => invalid("only a slot can use a file; name that slot in `fallback`"),
+            ModelLocation::Gguf(_) => invalid(
+                "a fallback model cannot be a GGUF file; set the file for a slot, and name that slot in `fallback`",
+            ),
         }
     }
 }

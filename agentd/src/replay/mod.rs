@@ -129,7 +129,7 @@ impl Player {
     /// are redacted.
     ///
     /// # Errors
-    /// If the journal cannot be read, or if the session cannot be replayed.
+    /// Fails if the journal cannot be read, or if the session cannot be replayed.
     pub async fn record(&self, engine: &Engine, session: SessionId) -> Result<Recording, PlayError> {
         let captured = collect_events(engine, session).await?;
         let project = engine.session(session).await?.show().await?.session.settings.project;
@@ -162,7 +162,7 @@ impl Player {
     /// Replays a recording. Its events are sent to `events`. Closing `events` or cancelling `stop` ends the replay.
     ///
     /// # Errors
-    /// If the replay cannot start, or if the engine fails. Deviations from the recording are not errors.
+    /// Fails if the replay cannot start, or if the engine fails. Deviations from the recording are not errors.
     pub async fn play(
         &self,
         engine: &Engine,

@@ -78,7 +78,7 @@ impl Retention {
     /// Returns the sizes of all parts of the data folder.
     ///
     /// # Errors
-    /// If the journal or the data folder cannot be read.
+    /// Fails if the journal or the data folder cannot be read.
     pub async fn storage(&self) -> Result<StorageView, EngineError> {
         let size = self.store.size().await?;
         let data = self.data.clone();
@@ -99,7 +99,7 @@ impl Retention {
     /// Removes expired data, or only reports it if `trial` is true. The report includes failed removals.
     ///
     /// # Errors
-    /// If the sessions cannot be listed.
+    /// Fails if the sessions cannot be listed.
     pub async fn clean(&self, by: &str, trial: bool) -> Result<CleanReport, EngineError> {
         let _guard = self.running.lock().await;
         let settings = self.settings.borrow().clone();
@@ -129,7 +129,7 @@ impl Retention {
     /// `trial` is true. Skips sessions that are in use, waiting or pinned.
     ///
     /// # Errors
-    /// If the sessions cannot be listed.
+    /// Fails if the sessions cannot be listed.
     pub async fn prune(
         &self,
         filter: &SessionFilter,

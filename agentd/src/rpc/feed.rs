@@ -251,7 +251,7 @@ impl ClientCalls {
     /// Sends an answer to the waiting tool call.
     ///
     /// # Errors
-    /// If no call waits for the answer, or if the answer's picture is invalid. In the latter case, the call keeps
+    /// Fails if no call waits for the answer, or if the answer's picture is invalid. In the latter case, the call keeps
     /// waiting.
     pub(super) async fn answer_tool(&mut self, engine: &Engine, answer: ToolAnswer) -> Result<(), Refusal> {
         let ToolAnswer { call_id, outcome, picture } = answer;
@@ -273,7 +273,7 @@ impl ClientCalls {
     /// Sends an answer to the waiting file question.
     ///
     /// # Errors
-    /// If no question waits for the answer.
+    /// Fails if no question waits for the answer.
     pub(super) fn answer_file(&mut self, answer: FileAnswer) -> Result<(), Refusal> {
         let id = answer.request_id.clone();
         let unknown = "no pending file request {}";

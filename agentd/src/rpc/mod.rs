@@ -176,7 +176,7 @@ fn absolute(folder: String) -> Result<PathBuf, Refusal> {
 /// to close. A connection whose client has stopped reading would never close.
 ///
 /// # Errors
-/// If the transport fails. Errors of single connections are not reported.
+/// Fails if the transport fails. Errors of single connections are not reported.
 pub async fn serve(
     router: Router,
     incoming: impl Stream<Item = io::Result<Io>> + Send + 'static,

@@ -100,7 +100,7 @@ impl Language {
             Self::Rust => tree_sitter_rust::LANGUAGE,
             Self::Tsx => tree_sitter_typescript::LANGUAGE_TSX,
             Self::TypeScript => tree_sitter_typescript::LANGUAGE_TYPESCRIPT,
-            #[allow(unreachable_patterns, reason = "all features are on")]
+            #[allow(unreachable_patterns, reason = "unreachable if all languages are enabled")]
             _ => return None,
         };
         Some(function.into())

@@ -73,7 +73,7 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
 /// Encodes a message between the daemon and a confined process: the length in four bytes, followed by the body.
 ///
 /// # Errors
-/// If the body is longer than `max` bytes.
+/// Fails if the body is longer than `max` bytes.
 pub fn frame(body: &[u8], max: usize) -> io::Result<Vec<u8>> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= max);
     let length = length.ok_or_else(|| io::Error::other(format!("the message is longer than {max} bytes")))?;
@@ -83,7 +83,7 @@ pub fn frame(body: &[u8], max: usize) -> io::Result<Vec<u8>> {
 /// Reads a message. Returns `None` at the end of the stream.
 ///
 /// # Errors
-/// If the stream ends within the message, or the body is longer than `max` bytes.
+/// Fails if the stream ends within the message, or the body is longer than `max` bytes.
 pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {
@@ -99,7 +99,7 @@ pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8
 /// Decodes the length of a message.
 ///
 /// # Errors
-/// If the length exceeds `max` bytes.
+/// Fails if the length exceeds `max` bytes.
 pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let checked = usize::try_from(length).ok().filter(|length| *length <= max);
@@ -130,7 +130,7 @@ pub enum Access<'path> {
 /// Permanently limits the resources of this process.
 ///
 /// # Errors
-/// If the system refuses because lower limits were set before. The process must then exit.
+/// Fails if the system refuses because lower limits were set before. The process must then exit.
 pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
     let set = |resource, max| setrlimit(resource, max, max).map_err(io::Error::from);
     set(Resource::RLIMIT_CORE, 0)?;
@@ -148,7 +148,7 @@ pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
 /// Returns true if system calls are now filtered.
 ///
 /// # Errors
-/// If the system supports the confinement but applying it fails, or if `access` specifies a folder and the system
+/// Fails if the system supports the confinement but applying it fails, or if `access` specifies a folder and the system
 /// cannot block other paths. The process must then exit.
 #[cfg(target_os = "linux")]
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
@@ -159,7 +159,7 @@ pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
 /// Does nothing, because other systems do not support dropping rights.
 ///
 /// # Errors
-/// If `access` specifies a folder.
+/// Fails if `access` specifies a folder.
 #[cfg(not(target_os = "linux"))]
 pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {

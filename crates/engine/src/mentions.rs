@@ -260,7 +260,7 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
 /// Returns the last input of a history (the typed text and its files), for a turn that continues from there.
 pub(crate) fn last_input(history: &[Arc<Item>]) -> (String, Vec<String>) {
     let input = history.iter().rev().find_map(|item| match &item.body {
-        ItemBody::UserMessage { text, steered: false, typed_bytes, .. } => Some((item, typed(text, *typed_bytes))),
+        ItemBody::UserMessage { text, steered: false, typed_bytes, .. } => Some((item, typed_part(text, *typed_bytes))),
         _ => None,
     });
     let Some((input, text)) = input else { return Default::default() };
@@ -273,7 +273,7 @@ pub(crate) fn last_input(history: &[Arc<Item>]) -> (String, Vec<String>) {
 }
 
 /// Returns the part of an input that the user typed.
-pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
+pub(crate) fn typed_part(text: &str, typed_bytes: Option<u64>) -> &str {
     let bytes = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
     text.get(..bytes).unwrap_or_default()
 }

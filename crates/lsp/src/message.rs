@@ -113,7 +113,7 @@ impl FrameDecoder {
     /// Returns the next complete body, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If the bytes are not a frame. No later bytes can be decoded.
+    /// Fails if the bytes are not a frame. No later bytes can be decoded.
     pub(crate) fn next_body(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let length = match self.body {
             Some(length) => length,

@@ -85,7 +85,7 @@ impl CatalogueFolder {
     /// Stores the catalogue of a server. Blocks.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn store(&self, server: &str, catalogue: &Catalogue) -> io::Result<()> {
         let text = serde_json::to_vec(catalogue)?;
         if text.len() as u64 > MAX_BYTES {

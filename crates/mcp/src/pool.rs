@@ -226,7 +226,7 @@ impl McpPool {
     /// Starts a server for this project immediately, even if it has failed and would have to wait. Returns its report.
     ///
     /// # Errors
-    /// If there is no such server, or it cannot be started.
+    /// Fails if there is no such server, or it cannot be started.
     pub async fn start(&self, server: &str, project: Option<PathBuf>) -> Result<ServerReport, Reason> {
         let user = ToolUser { project, ..ToolUser::default() };
         let lease = self.handle(server, &user, None)?.lease(Need::Person).await?;
@@ -237,7 +237,7 @@ impl McpPool {
     /// Stops a server with all its connections. The next call starts it again.
     ///
     /// # Errors
-    /// If there is no such server.
+    /// Fails if there is no such server.
     pub async fn stop(&self, server: &str) -> Result<(), String> {
         let handles = {
             let mut state = self.state();

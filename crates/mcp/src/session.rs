@@ -86,7 +86,7 @@ impl SessionServers {
     /// With `replaces`, nothing is done unless the session still has this version.
     ///
     /// # Errors
-    /// If there are too many servers, or they are too large. Nothing is changed then.
+    /// Fails if there are too many servers, or they are too large. Nothing is changed then.
     pub async fn set(
         &self,
         session: SessionId,

@@ -75,7 +75,7 @@ impl Recogniser {
     /// Loads the networks, which compute with `threads` threads.
     ///
     /// # Errors
-    /// If a file does not contain a model.
+    /// Fails if a file does not contain a model.
     pub fn load(files: ModelFiles, threads: NonZeroUsize) -> Result<Self, OcrError> {
         let load = |bytes, task| {
             let mut options = ModelOptions::with_all_ops();
@@ -94,7 +94,7 @@ impl Recogniser {
     /// Recognises the text in an image. Noise, photographs and drawings yield no lines.
     ///
     /// # Errors
-    /// If the deadline passes, or if a network fails.
+    /// Fails if the deadline passes, or if a network fails.
     pub fn text(&self, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
         page::text(self, picture, deadline)
     }

@@ -62,8 +62,8 @@ enum Step {
 }
 
 impl Upkeep {
-    /// Creates the maintenance after a start or a removal. The log has to be moved after a removal, because a small
-    /// session was overwritten in that transaction and its text is still in the log, or if a crash has left a log.
+    /// Creates the upkeep task that runs after a start or a removal. The log must be checkpointed if a crash left one, or
+    /// after a removal: a small session is overwritten in the removing transaction, so the log still contains its text.
     pub(crate) const fn new(log_is_due: bool) -> Self {
         Self { step: Step::Overwrite, log_is_due, checkpoints: 0 }
     }

@@ -27,7 +27,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Opens an absolute path.
 ///
 /// # Errors
-/// If the path contains a link or cannot be opened.
+/// Fails if the path contains a link or cannot be opened.
 pub fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match open_at_once(CWD, path, flags, false) {
@@ -44,7 +44,7 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 /// Opens a path below an open folder. `.` refers to the folder itself.
 ///
 /// # Errors
-/// If the path contains `..` or a link, or cannot be opened.
+/// Fails if the path contains `..` or a link, or cannot be opened.
 pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match open_at_once(folder.as_fd(), path, flags, true) {
@@ -56,7 +56,7 @@ pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::R
 /// Opens a folder below an open folder and creates missing folders on the way.
 ///
 /// # Errors
-/// If an entry on the way is not a folder (a link, for example), or a folder cannot be created or opened.
+/// Fails if an entry on the way is not a folder (a link, for example), or a folder cannot be created or opened.
 pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let mut folder = openat(folder, ".", FOLDER, Mode::empty())?;
     for name in names(path) {
@@ -80,7 +80,7 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
 /// links.
 ///
 /// # Errors
-/// If the path is not a folder, or the folder belongs to another user.
+/// Fails if the path is not a folder, or the folder belongs to another user.
 pub(crate) fn restore_access(folder: &Path) -> io::Result<()> {
     const OWNERS: u32 = 0o700;
     // The folder may be unreadable, so it is opened with `O_PATH`.
@@ -140,7 +140,7 @@ const MAX_LINKS: usize = 40;
 /// unchanged.
 ///
 /// # Errors
-/// If a link leads out of the folder, links form a cycle, or a link cannot be read.
+/// Fails if a link leads out of the folder, links form a cycle, or a link cannot be read.
 pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
     let mut left = Vec::new();

@@ -61,7 +61,7 @@ static CHECKS: Mutex<()> = Mutex::new(());
 /// while. `shown` is the folder's path for tools, `session` the path of the session's own tree.
 ///
 /// # Errors
-/// If a file cannot be protected, with a hint for the user.
+/// Fails if a file cannot be protected, with a hint for the user.
 pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks) -> Result<(), Failure> {
     if treatment == HardLinks::Allow {
         return Ok(());

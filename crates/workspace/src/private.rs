@@ -11,7 +11,7 @@ const MAX_RECORD: u64 = 64 << 20;
 /// Reads a record.
 ///
 /// # Errors
-/// If the record is missing or cannot be read.
+/// Fails if the record is missing or cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() || metadata.len() > MAX_RECORD {
@@ -23,7 +23,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 /// Stores a record in a folder. The write is atomic, and durable once this function returns.
 ///
 /// # Errors
-/// If writing fails.
+/// Fails if writing fails.
 pub fn store(folder: &Path, name: &str, record: &impl Serialize) -> io::Result<()> {
     self::folder(folder)?;
     let draft = folder.join(format!(".draft-{}", uuid::Uuid::new_v4().simple()));

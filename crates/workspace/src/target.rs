@@ -60,13 +60,13 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Writes `content` atomically with these permissions, if any, and creates missing folders.
     ///
     /// # Errors
-    /// If the file was changed since it was opened, or cannot be written.
+    /// Fails if the file was changed since it was opened, or cannot be written.
     fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure>;
 
     /// Removes the file. The removal is atomic, and durable once this function returns.
     ///
     /// # Errors
-    /// If the file was changed since it was opened, or cannot be removed.
+    /// Fails if the file was changed since it was opened, or cannot be removed.
     fn remove(&self) -> Result<(), Failure>;
 
     /// Creates the error for reading a missing file.
@@ -75,7 +75,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
     /// Checks that the file was not changed since it was opened.
     ///
     /// # Errors
-    /// If the file was changed.
+    /// Fails if the file was changed.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }

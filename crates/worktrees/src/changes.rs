@@ -297,7 +297,7 @@ const OPENED_FILES: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 /// Finds the folders below a top folder that contain a repository, without following links.
 ///
 /// # Errors
-/// If one of the files that git opens in these folders would block git.
+/// Fails if one of the files that git opens in these folders would block git.
 fn find_repositories(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {

@@ -187,16 +187,16 @@ impl Git {
             closed: Default::default(),
             progress: CallProgress::default(),
         };
-        let finished =
+        let outcome =
             process::run(script, &accessible(place, scratch), self.sandbox.as_deref(), &CancellationToken::new()).await;
-        let finished = finished.map_err(|error| match error {
+        let outcome = outcome.map_err(|error| match error {
             RunError::Io(error) => broken(error),
             RunError::Refused(reason) => {
                 WorkspaceError::new(ErrorKind::Configuration, format!("git could not be run: {reason}"))
                     .with_hint("`agentctl doctor` shows what the sandbox lacks")
             }
         })?;
-        let code = match finished.ended {
+        let code = match outcome.ended {
             CommandEnd::Code(code) => code,
             CommandEnd::TimedOut => {
                 let message = format!("git timed out after {} seconds", timeout.as_secs());
@@ -205,8 +205,8 @@ impl Git {
             }
             CommandEnd::Signal(_) | CommandEnd::Cancelled | CommandEnd::Lost => -1,
         };
-        let is_cut = finished.stdout.total > MAX_OUTPUT as u64;
-        Ok(GitOutput { code, bytes: finished.stdout.bytes, is_cut, stderr: finished.stderr.text })
+        let is_cut = outcome.stdout.total > MAX_OUTPUT as u64;
+        Ok(GitOutput { code, bytes: outcome.stdout.bytes, is_cut, stderr: outcome.stderr.text })
     }
 
     fn environment(&self, place: &GitPlace, scratch: &Path) -> BTreeMap<OsString, OsString> {
@@ -298,7 +298,7 @@ impl Git {
     /// Adds overrides for all programs that the repository names.
     ///
     /// # Errors
-    /// If the repository's settings cannot be read, or could differ in the next call.
+    /// Fails if the repository's settings cannot be read, or could differ in the next call.
     pub(super) async fn override_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
@@ -358,7 +358,7 @@ impl GitOutput {
     /// Splits a NUL-separated output.
     ///
     /// # Errors
-    /// If the output was truncated, because missing parts would look like missing files.
+    /// Fails if the output was truncated, because missing parts would look like missing files.
     pub(super) fn parts(&self) -> Result<Vec<&[u8]>> {
         if self.is_cut {
             let hint = "the repository has too many files or settings for worktrees: use a clone";

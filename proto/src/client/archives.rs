@@ -62,7 +62,7 @@ impl ExportStream {
     /// Returns the next part, or `None` at the end.
     ///
     /// # Errors
-    /// If the session cannot be read completely, or the connection fails.
+    /// Fails if the session cannot be read completely, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<ExportPart>, ClientError> {
         while let Some(piece) = self.pieces.message().await? {
             let Some(part) = piece.part else { continue };
@@ -102,7 +102,7 @@ calls! {
     /// Returns the size of the index over all sessions.
     ///
     /// # Errors
-    /// If the index is unavailable, or the connection fails.
+    /// Fails if the index is unavailable, or the connection fails.
     fn document_stats() -> KnowledgeStats = documents.stats(v1::DocumentStatsRequest {}) whole;
 }
 
@@ -110,7 +110,7 @@ impl Client {
     /// Exports a session as an archive.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     pub async fn export_archive(&self, session: &str, redact: bool) -> Result<ExportStream, ClientError> {
         self.export(session, v1::ExportForm::Archive, redact).await
     }
@@ -131,7 +131,7 @@ impl Client {
     /// Imports a session from an archive, or from the history of the program named in `from`.
     ///
     /// # Errors
-    /// If the file is rejected or cannot be read, or the connection fails. In these cases nothing is imported.
+    /// Fails if the file is rejected or cannot be read, or the connection fails. In these cases nothing is imported.
     pub async fn import(
         &self,
         content: impl AsyncRead + Send,
@@ -294,7 +294,7 @@ impl PlayStream {
     /// Returns the next step, or `None` after the last.
     ///
     /// # Errors
-    /// If the recording cannot be replayed, or the connection fails.
+    /// Fails if the recording cannot be replayed, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<PlayStep>, ClientError> {
         next_known(&mut self.0, |event| Wire::from_wire(event.kind, "a step")).await
     }
@@ -312,7 +312,7 @@ impl Client {
     /// Returns the recording of a session as text.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     pub async fn record(&self, session: &str) -> Result<Vec<u8>, ClientError> {
         let request = v1::RecordRequest { session: session.to_owned() };
         let mut pieces = self.replays().record(request).await?.into_inner();
@@ -326,7 +326,7 @@ impl Client {
     /// Replays a recording.
     ///
     /// # Errors
-    /// If the daemon rejects the recording, or the connection fails.
+    /// Fails if the daemon rejects the recording, or the connection fails.
     pub async fn play(&self, request: PlayRequest) -> Result<PlayStream, ClientError> {
         let PlayRequest { text, mode, project, writable, approve, update } = request;
         let mode = match mode {
@@ -345,7 +345,7 @@ impl Client {
     /// Indexes documents of a session, or all documents if `paths` is empty, and reports the progress to `show`.
     ///
     /// # Errors
-    /// If there is no such session or file, the index is unavailable, or the connection fails.
+    /// Fails if there is no such session or file, the index is unavailable, or the connection fails.
     pub async fn index_documents(
         &self,
         session: &str,

@@ -35,45 +35,45 @@ calls! {
     /// Returns the status of the daemon.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn status() -> DaemonStatus = daemon.status(v1::StatusRequest {}) whole;
 
     /// Reloads the configuration.
     ///
     /// # Errors
-    /// If the configuration is invalid (the old configuration remains active), or if the connection fails.
+    /// Fails if the configuration is invalid (the old configuration remains active), or if the connection fails.
     fn reload() -> ReloadOutcome = daemon.reload(v1::ReloadRequest {}) whole;
 
     /// Requests a shutdown, and immediately returns the daemon's process ID. Running turns may continue until the
     /// deadline or for the configured time, and are then suspended.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn stop(deadline: Option<Duration>) -> u32 = daemon.stop(v1::StopRequest { drain_ms: deadline.to_wire() }) only pid;
 
     /// Returns the five slots and their models.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn models() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest::default()) all slots;
 
     /// Returns the models like [`Self::models`], after querying the servers for model properties that are not
     /// configured. Takes at most two seconds.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn models_looked_up() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest { look_up: true }) all slots;
 
     /// Checks all stored data and returns the problems. Takes about one second per 100 MB.
     ///
     /// # Errors
-    /// If the connection fails, or the daemon is too old for this method.
+    /// Fails if the connection fails, or the daemon is too old for this method.
     fn examine() -> Vec<Finding> = daemon.examine(v1::ExamineRequest {}) all findings;
 
     /// Returns the models that the server of a slot lists.
     ///
     /// # Errors
-    /// If the slot has no server, the server is unreachable or lists no models, or the connection fails.
+    /// Fails if the slot has no server, the server is unreachable or lists no models, or the connection fails.
     fn listed_models(slot: Slot) -> Vec<ListedModel> =
         daemon.list_models(v1::ListModelsRequest { slot: slot.to_wire() }) all models;
 
@@ -81,59 +81,59 @@ calls! {
     /// If `session` is empty, a new session is assumed.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn tools(session: &str) -> Vec<ToolStanding> =
         daemon.tools(v1::ToolsRequest { session: session.to_owned() }) all standings;
 
     /// Returns all agents except the main one, sorted by name.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn agents() -> Vec<AgentCard> = daemon.agents(v1::AgentsRequest {}) all agents;
 
     /// Returns the source of each configuration value, and the chain of links around a turn.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn config() -> ConfigView = daemon.config(v1::ConfigRequest {}) whole;
 
     /// Returns the configured MCP servers, by name.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn mcp_servers() -> Vec<McpServerView> = mcp.list(v1::ListMcpServersRequest::default()) all servers;
 
     /// Returns the servers that a client supplied for a session, by name.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn session_servers(session: &str) -> Vec<McpServerView> =
         mcp.list(v1::ListMcpServersRequest { session: session.to_owned() }) all servers;
 
     /// Stops a server, and returns once the server has exited.
     ///
     /// # Errors
-    /// If there is no server with that name, or the connection fails.
+    /// Fails if there is no server with that name, or the connection fails.
     fn stop_mcp_server(name: &str) -> () = mcp.stop(v1::StopMcpServerRequest { name: name.to_owned() }) nothing;
 
     /// Returns the last lines of a server's log, oldest first, at most `lines`; 0 for all.
     ///
     /// # Errors
-    /// If there is no server with that name, or the connection fails.
+    /// Fails if there is no server with that name, or the connection fails.
     fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> =
         mcp.logs(v1::McpServerLogsRequest { name: name.to_owned(), lines }) only lines;
 
     /// Starts a login to a server with a URL. Returns the URL that the user must open.
     ///
     /// # Errors
-    /// If there is no server with that name, the server does not support logins, or the connection fails.
+    /// Fails if there is no server with that name, the server does not support logins, or the connection fails.
     fn begin_mcp_login(name: &str, redirect: &str) -> String =
         mcp.begin_login(v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() }) only address;
 
     /// Completes a login with the full URL to which the browser was redirected.
     ///
     /// # Errors
-    /// If no login was begun, the token is rejected, or the connection fails.
+    /// Fails if no login was begun, the token is rejected, or the connection fails.
     fn finish_mcp_login(name: &str, came_back_to: &str) -> () =
         mcp.finish_login(v1::FinishMcpLoginRequest {
             name: name.to_owned(), came_back_to: came_back_to.to_owned(),
@@ -142,7 +142,7 @@ calls! {
     /// Starts a server now, for a project in `folder`. If `folder` is empty, the project of the last session is used.
     ///
     /// # Errors
-    /// If there is no server with that name, the server cannot be started, or the connection fails.
+    /// Fails if there is no server with that name, the server cannot be started, or the connection fails.
     fn start_mcp_server(name: &str, folder: &str) -> McpServerView = mcp.start(v1::StartMcpServerRequest {
         name: name.to_owned(), folder: folder.to_owned(),
     }) needed server "the server";
@@ -150,33 +150,33 @@ calls! {
     /// Validates `text` as the content of the user's `mcp_servers.yaml`.
     ///
     /// # Errors
-    /// If the text is invalid, or the connection fails.
+    /// Fails if the text is invalid, or the connection fails.
     fn check_mcp_servers(text: &str, path: &str) -> () =
         mcp.check(v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() }) nothing;
 
     /// Returns the disk usage of each part of the data folder.
     ///
     /// # Errors
-    /// If the folder cannot be read, or the connection fails.
+    /// Fails if the folder cannot be read, or the connection fails.
     fn storage() -> StorageView = storage_service.show(v1::ShowStorageRequest {}) whole;
 
     /// Removes data that has been unused for the configured time, or reports what would be removed.
     ///
     /// # Errors
-    /// If the sessions cannot be listed, or the connection fails.
+    /// Fails if the sessions cannot be listed, or the connection fails.
     fn clean(dry_run: bool, client: &str) -> CleanReport =
         storage_service.clean(v1::CleanRequest { dry_run, client: client.to_owned() }) whole;
 
     /// Returns tokens and cost of model calls, by model, session, day or slot.
     ///
     /// # Errors
-    /// If the range of days is invalid, the journal cannot be read, or the connection fails.
+    /// Fails if the range of days is invalid, the journal cannot be read, or the connection fails.
     fn usage(query: &UsageQuery) -> UsageReport = spending.show(v1::ShowSpendingRequest::from(query)) whole;
 
     /// Returns daily counters for a range of days.
     ///
     /// # Errors
-    /// If the journal cannot be read, or the connection fails.
+    /// Fails if the journal cannot be read, or the connection fails.
     fn counters(since: Option<Date>, until: Option<Date>) -> Vec<DayCounters> =
         spending.counters(v1::CountersRequest { since: since.to_wire(), until: until.to_wire() }) all days;
 
@@ -184,14 +184,14 @@ calls! {
     /// large for one message.
     ///
     /// # Errors
-    /// If the log cannot be read, or the connection fails.
+    /// Fails if the log cannot be read, or the connection fails.
     fn audit_records(query: &RecordQuery) -> Vec<AuditRecord> =
         audit.list(v1::ListAuditRequest::from(query)) all records;
 
     /// Verifies the audit log. If a hash was noted elsewhere, checks that its line is still in the log.
     ///
     /// # Errors
-    /// If the log cannot be read, or the connection fails.
+    /// Fails if the log cannot be read, or the connection fails.
     fn verify_audit(noted_hash: Option<String>) -> AuditReport =
         audit.verify(v1::VerifyAuditRequest { noted_hash: noted_hash.unwrap_or_default() }) whole;
 }
@@ -200,7 +200,7 @@ impl Client {
     /// Tests the model of a slot. Reports the plan and each completed check to the callback, and returns all checks.
     ///
     /// # Errors
-    /// If the connection fails, or the daemon is too old for this method.
+    /// Fails if the connection fails, or the daemon is too old for this method.
     pub async fn test_model(
         &self,
         slot: Slot,
@@ -228,7 +228,7 @@ impl Client {
     /// version of the set.
     ///
     /// # Errors
-    /// If there is no such session, a definition is invalid, or the connection fails.
+    /// Fails if there is no such session, a definition is invalid, or the connection fails.
     pub async fn set_session_servers(
         &self,
         servers: v1::SetSessionServersRequest,
@@ -246,7 +246,7 @@ impl Client {
     /// `numbers` is empty.
     ///
     /// # Errors
-    /// If nothing is recorded for the session, a number does not exist, or the connection fails.
+    /// Fails if nothing is recorded for the session, a number does not exist, or the connection fails.
     pub async fn exchanges(&self, session: &str, numbers: &[u64]) -> Result<StoredExchanges, ClientError> {
         let request = v1::ReadTraceRequest { session: session.to_owned(), numbers: numbers.to_vec() };
         let mut pieces = self.traces().read(request).await?.into_inner();
@@ -387,7 +387,7 @@ impl Client {
     /// included.
     ///
     /// # Errors
-    /// If the connection fails, or the daemon is too old for this method.
+    /// Fails if the connection fails, or the daemon is too old for this method.
     pub async fn watch(&self, snapshot: bool, children: bool) -> Result<WatchStream, ClientError> {
         let request = v1::WatchRequest { snapshot, limit: 0, children };
         Ok(WatchStream(self.daemon().watch(request).await?.into_inner()))

@@ -27,7 +27,7 @@ calls! {
     /// session.
     ///
     /// # Errors
-    /// If there is no such tool or session, or the connection fails.
+    /// Fails if there is no such tool or session, or the connection fails.
     fn explain(call: &PolicyCall, session: Option<&str>) -> Explanation = policy.explain(v1::ExplainRequest {
         call: Some(call.into()), session: session.unwrap_or_default().to_owned(),
     }) whole;
@@ -35,7 +35,7 @@ calls! {
     /// Compares the verdicts of a rule file on some calls with those of the current rules.
     ///
     /// # Errors
-    /// If the file is invalid, there is no such tool or session, or the connection fails.
+    /// Fails if the file is invalid, there is no such tool or session, or the connection fails.
     fn test_rules(rules: &RuleText, calls: &[PolicyCall], session: Option<&str>) -> Vec<Comparison> =
         policy.test(v1::TestRulesRequest {
             rules: Some(rules.into()), calls: calls.iter().map(Into::into).collect(),
@@ -45,7 +45,7 @@ calls! {
     /// Compares the verdicts of a rule file with those of the current rules on the calls in the audit log.
     ///
     /// # Errors
-    /// If the file is invalid, the log cannot be read, or the connection fails.
+    /// Fails if the file is invalid, the log cannot be read, or the connection fails.
     fn test_rules_on_audit(rules: &RuleText, since: Option<Timestamp>) -> AuditComparison =
         policy.test_audit(v1::TestAuditRequest { rules: Some(rules.into()), since: since.to_wire() }) whole;
 
@@ -53,7 +53,7 @@ calls! {
     /// Permanent grants come first.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn grants(session: Option<&str>) -> Vec<ScopedGrant> =
         grants_client.list(v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() }) all grants;
 
@@ -88,7 +88,7 @@ calls! {
     /// Describes the project in a folder, given by its absolute path.
     ///
     /// # Errors
-    /// If there is no such folder, or the connection fails.
+    /// Fails if there is no such folder, or the connection fails.
     fn project(folder: &str) -> ProjectReport =
         projects_service.show(v1::ShowProjectRequest { folder: folder.to_owned() }) whole;
 
@@ -113,13 +113,13 @@ calls! {
     /// Returns all plugins, in the order in which they were added.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn plugins() -> Vec<PluginReport> = plugins_service.list(v1::ListPluginsRequest { as_known: false }) all plugins;
 
     /// Returns all plugins in the daemon's last known state, without checking for name conflicts.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn known_plugins() -> Vec<PluginReport> =
         plugins_service.list(v1::ListPluginsRequest { as_known: true }) all plugins;
 
@@ -133,7 +133,7 @@ calls! {
     /// Inspects the folder at an absolute path as a plugin, without adding it.
     ///
     /// # Errors
-    /// If the folder is not a plugin, or the connection fails.
+    /// Fails if the folder is not a plugin, or the connection fails.
     fn plugin_in(folder: &str) -> PluginReport =
         plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Folder(folder.to_owned())) }) whole;
 
@@ -149,7 +149,7 @@ calls! {
     /// Returns a skill by name, with the text of its `SKILL.md`.
     ///
     /// # Errors
-    /// If there is no such skill or session, or the connection fails.
+    /// Fails if there is no such skill or session, or the connection fails.
     fn skill(session: &str, name: &str) -> SkillReport = skills_service.check(v1::CheckSkillRequest {
         session: session.to_owned(), what: Some(CheckedSkill::Name(name.to_owned())),
     }) whole;
@@ -157,7 +157,7 @@ calls! {
     /// Checks the folder at an absolute path as a skill.
     ///
     /// # Errors
-    /// If the connection fails.
+    /// Fails if the connection fails.
     fn check_skill(folder: &str) -> SkillReport = skills_service.check(v1::CheckSkillRequest {
         session: String::new(), what: Some(CheckedSkill::Folder(folder.to_owned())),
     }) whole;
@@ -165,27 +165,27 @@ calls! {
     /// Returns all skills, sorted by name. With a session, also those of its project.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn skills(session: &str) -> Vec<SkillReport> =
         skills_service.list(v1::ListSkillsRequest { session: session.to_owned() }) all skills;
 
     /// Copies the folder at an absolute path into the user's own skills.
     ///
     /// # Errors
-    /// If the folder is not a valid skill, its name is taken and `replace` is false, or the connection fails.
+    /// Fails if the folder is not a valid skill, its name is taken and `replace` is false, or the connection fails.
     fn add_skill(folder: &str, replace: bool) -> SkillReport =
         skills_service.add(v1::AddSkillRequest { folder: folder.to_owned(), replace }) whole;
 
     /// Returns all worktrees, sorted by name.
     ///
     /// # Errors
-    /// If the worktrees cannot be listed, or the connection fails.
+    /// Fails if the worktrees cannot be listed, or the connection fails.
     fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(v1::ListWorktreesRequest {}) all worktrees;
 
     /// Returns the diff of a worktree against its base commit.
     ///
     /// # Errors
-    /// If there is no such worktree, git fails, or the connection fails.
+    /// Fails if there is no such worktree, git fails, or the connection fails.
     fn diff_worktree(name: &str) -> WorktreeDiff =
         worktrees_service.diff(v1::DiffWorktreeRequest { worktree: name.to_owned() }) whole;
 
@@ -209,7 +209,7 @@ impl Client {
     /// Returns the pending interrupts of all sessions, or of the session with this ID or unique prefix, oldest first.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     pub async fn interrupts(&self, session: Option<&str>) -> Result<Vec<Interrupt>, ClientError> {
         let mut pending: Vec<Interrupt> = Vec::new();
         loop {
@@ -240,7 +240,7 @@ impl Client {
     /// Removes a plugin, and returns it, or `None` if there is no such plugin. `client` is the name of this client.
     ///
     /// # Errors
-    /// If the change cannot be stored, or the connection fails.
+    /// Fails if the change cannot be stored, or the connection fails.
     pub async fn remove_plugin(&self, name: &str, client: &str) -> Result<Option<PluginReport>, ClientError> {
         let request = v1::RemovePluginRequest { name: name.to_owned(), client: client.to_owned() };
         let removed = self.plugins_service().remove(request).await?.into_inner();

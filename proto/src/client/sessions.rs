@@ -32,14 +32,14 @@ calls! {
     /// Returns one session.
     ///
     /// # Errors
-    /// If no session or several sessions match, or the connection fails.
+    /// Fails if no session or several sessions match, or the connection fails.
     fn session(session: &str) -> SessionView =
         sessions_client.get(v1::GetSessionRequest { session: session.to_owned() }) whole;
 
     /// Sets the title of a session.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn rename_session(session: &str, title: &str) -> () =
         sessions_client.rename(v1::RenameSessionRequest {
             session: session.to_owned(), title: title.to_owned(),
@@ -48,21 +48,21 @@ calls! {
     /// Excludes a session from cleanups, or includes it again.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn pin_session(session: &str, pinned: bool) -> () =
         sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
 
     /// Resets a session's history, so that earlier items are hidden from models.
     ///
     /// # Errors
-    /// If there is no such session, a turn is running in it, or the connection fails.
+    /// Fails if there is no such session, a turn is running in it, or the connection fails.
     fn reset_session(session: &str) -> () =
         sessions_client.reset(v1::ResetSessionRequest { session: session.to_owned() }) nothing;
 
     /// Deletes a session permanently.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn delete_session(session: &str) -> () =
         sessions_client.delete(v1::DeleteSessionRequest { session: session.to_owned() }) nothing;
 
@@ -70,7 +70,7 @@ calls! {
     /// effect with the next turn.
     ///
     /// # Errors
-    /// If there is no such session, there are too many rules, a rule is too long, or the connection fails.
+    /// Fails if there is no such session, there are too many rules, a rule is too long, or the connection fails.
     fn set_pins(session: &str, pins: Vec<String>) -> () =
         sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
 
@@ -78,7 +78,7 @@ calls! {
     /// before an open turn. With `earlier_files`, the new session's files are restored to their state at that time.
     ///
     /// # Errors
-    /// If there is no such session or turn, the turn has not ended, or the connection fails.
+    /// Fails if there is no such session or turn, the turn has not ended, or the connection fails.
     fn fork_session(session: &str, at_turn: Option<u64>, title: Option<&str>, earlier_files: bool) -> ForkReply =
         sessions_client.fork(v1::ForkSessionRequest {
             session: session.to_owned(), at_turn, title: title.map(str::to_owned), earlier_files,
@@ -87,7 +87,7 @@ calls! {
     /// Permanently deletes the matching sessions that have been unused since the given time, or only reports them.
     ///
     /// # Errors
-    /// If the sessions cannot be listed, or the connection fails.
+    /// Fails if the sessions cannot be listed, or the connection fails.
     fn prune_sessions(filter: &SessionFilter, unused_since: Timestamp, dry_run: bool) -> PruneReport =
         sessions_client.prune(v1::PruneSessionsRequest {
             filter: Some(filter.into()), unused_since: unused_since.to_wire(), dry_run,
@@ -97,7 +97,7 @@ calls! {
     /// client, for the audit log.
     ///
     /// # Errors
-    /// If there is no such session, the session belongs to a subagent, or the connection fails.
+    /// Fails if there is no such session, the session belongs to a subagent, or the connection fails.
     fn set_mode(session: &str, mode: SessionMode, client: &str) -> () = sessions_client.set_mode(v1::SetModeRequest {
         session: session.to_owned(), mode: mode.to_wire(), client: client.to_owned(),
     }) nothing;
@@ -106,8 +106,8 @@ calls! {
     /// without a slot, routing decides. Takes effect with the next turn.
     ///
     /// # Errors
-    /// If there is no such session, the session belongs to a subagent, the slot has no server with more than one model,
-    /// or the connection fails.
+    /// Fails if there is no such session, the session belongs to a subagent, the slot has no server with more than one
+    /// model, or the connection fails.
     fn set_model(session: &str, slot: Option<Slot>, model: Option<&str>) -> SlotInfo =
         sessions_client.set_model(v1::SetModelRequest {
             session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
@@ -116,7 +116,7 @@ calls! {
     /// Searches one session, or all sessions if `session` is empty. Results are sorted by relevance, best first.
     ///
     /// # Errors
-    /// If the query contains no search terms, there is no such session, or the connection fails.
+    /// Fails if the query contains no search terms, there is no such session, or the connection fails.
     fn search(query: &str, session: &str, limit: usize) -> SearchResult = sessions_client.search(v1::SearchRequest {
         query: query.to_owned(), session: session.to_owned(), limit: limit.to_wire(),
     }) whole;
@@ -124,7 +124,7 @@ calls! {
     /// Returns the last `limit` items of a session completed by an event above `after_seq`, oldest first.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn items(session: &str, after_seq: u64, limit: usize) -> Vec<NumberedItem> =
         sessions_client.items(v1::ListItemsRequest {
             session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq: 0,
@@ -142,22 +142,22 @@ calls! {
     /// Reverts the file changes of a turn, or previews the revert.
     ///
     /// # Errors
-    /// If there is no such session or turn, a turn is running in it, the files cannot be written, or the connection
-    /// fails.
+    /// Fails if there is no such session or turn, a turn is running in it, the files cannot be written, or the
+    /// connection fails.
     fn undo(session: &str, request: &UndoRequest) -> UndoReport =
         sessions_client.undo(convert::undo_to_wire(session, request)) whole;
 
     /// Returns the contents of the context window for a session's next request.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     fn context(session: &str) -> ContextView =
         sessions_client.context(v1::ContextRequest { session: session.to_owned() }) whole;
 
     /// Lists a folder of a session, or one file, by the paths that tools use.
     ///
     /// # Errors
-    /// If there is no such session or file, or the connection fails.
+    /// Fails if there is no such session or file, or the connection fails.
     fn list_files(session: &str, path: &str) -> FileListing =
         sessions_client.list_files(v1::ListFilesRequest { session: session.to_owned(), path: path.to_owned() }) whole;
 
@@ -175,7 +175,7 @@ impl Client {
     /// Creates a session.
     ///
     /// # Errors
-    /// If the settings are invalid, the journal cannot be written, or the connection fails.
+    /// Fails if the settings are invalid, the journal cannot be written, or the connection fails.
     pub async fn create_session(&self, new: &NewSession) -> Result<SessionView, ClientError> {
         check_paths(new.project.iter().chain(&new.folders))?;
         let request = v1::CreateSessionRequest { settings: Some(new.into()), title: new.title.clone() };
@@ -185,7 +185,7 @@ impl Client {
     /// Returns up to `limit` sessions, most recently used first.
     ///
     /// # Errors
-    /// If the journal cannot be read, or the connection fails.
+    /// Fails if the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
         Ok(self.filtered_sessions("", limit, false, &SessionFilter::default()).await?.0)
     }
@@ -213,7 +213,7 @@ impl Client {
     /// Returns the ID of the only session whose ID starts with `prefix`.
     ///
     /// # Errors
-    /// If no session or several sessions match, or the connection fails.
+    /// Fails if no session or several sessions match, or the connection fails.
     pub async fn find_session(&self, prefix: &str) -> Result<SessionId, ClientError> {
         let request = v1::FindSessionRequest { prefix: prefix.to_owned() };
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
@@ -223,7 +223,7 @@ impl Client {
     /// replace them if `only_these_folders` is set.
     ///
     /// # Errors
-    /// If there is no such session, the settings are invalid, or the connection fails.
+    /// Fails if there is no such session, the settings are invalid, or the connection fails.
     pub async fn configure_session(
         &self,
         session: &str,
@@ -241,7 +241,7 @@ impl Client {
     /// Undoes the last compaction of a session. Returns the new window and the report of the undone compaction.
     ///
     /// # Errors
-    /// If there is no such session, a turn is running in it, there is no compaction, or the connection fails.
+    /// Fails if there is no such session, a turn is running in it, there is no compaction, or the connection fails.
     pub async fn undo_compaction(&self, session: &str) -> Result<(Window, CompactionReport), ClientError> {
         let request = v1::UndoCompactionRequest { session: session.to_owned() };
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
@@ -253,8 +253,8 @@ impl Client {
     /// one.
     ///
     /// # Errors
-    /// If there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the connection
-    /// fails.
+    /// Fails if there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the
+    /// connection fails.
     pub async fn upload(
         &self,
         session: &str,

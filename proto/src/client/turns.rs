@@ -57,7 +57,7 @@ calls! {
     /// ends.
     ///
     /// # Errors
-    /// If no such turn is running, or the connection fails.
+    /// Fails if no such turn is running, or the connection fails.
     fn cancel_turn(session: &str, turn: Option<TurnId>) -> () =
         turns_client.cancel_turn(v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() }) nothing;
 }
@@ -66,7 +66,7 @@ impl Client {
     /// Starts a turn. The turn is running or queued when this function returns.
     ///
     /// # Errors
-    /// If the daemon rejects the turn, or the connection fails.
+    /// Fails if the daemon rejects the turn, or the connection fails.
     pub async fn turn(&self, request: StartRequest) -> Result<TurnStream, ClientError> {
         self.turn_with_parts(request, Vec::new(), HashMap::new()).await
     }
@@ -116,7 +116,7 @@ impl Client {
     /// itself.
     ///
     /// # Errors
-    /// If there is no such session, or the connection fails.
+    /// Fails if there is no such session, or the connection fails.
     pub async fn subscribe(&self, session: &str, after_seq: u64, until_idle: bool) -> Result<EventStream, ClientError> {
         let request = v1::SubscribeRequest { session: session.to_owned(), after_seq, until_idle };
         Ok(EventStream { stream: self.turns_client().subscribe(request).await?.into_inner() })
@@ -125,7 +125,7 @@ impl Client {
     /// Adds input to the running turn of a session; if `turn` is given, only to that turn.
     ///
     /// # Errors
-    /// If no such turn is running, or the connection fails.
+    /// Fails if no such turn is running, or the connection fails.
     pub async fn steer_turn(&self, session: &str, turn: Option<TurnId>, text: &str) -> Result<(), ClientError> {
         check_length(text)?;
         let request =
@@ -198,7 +198,7 @@ impl TurnSender {
     /// Answers an interrupt. A rejection arrives as a warning event with the code `command_refused`.
     ///
     /// # Errors
-    /// If the stream has ended.
+    /// Fails if the stream has ended.
     pub async fn answer(&self, id: InterruptId, answer: &Answer) -> Result<(), ClientError> {
         let answer = AnswerInterrupt { interrupt_id: id.to_string(), answer: Some(answer.into()) };
         self.send(Command::Answer(answer)).await
@@ -207,7 +207,7 @@ impl TurnSender {
     /// Adds input to the turn.
     ///
     /// # Errors
-    /// If the stream has ended, or the text is too long.
+    /// Fails if the stream has ended, or the text is too long.
     pub async fn steer(&self, text: &str) -> Result<(), ClientError> {
         check_length(text)?;
         self.send(Command::Steer(Steer { text: text.to_owned() })).await
@@ -216,7 +216,7 @@ impl TurnSender {
     /// Cancels the turn; its `TurnEnded` follows.
     ///
     /// # Errors
-    /// If the stream has ended.
+    /// Fails if the stream has ended.
     pub async fn cancel(&self) -> Result<(), ClientError> {
         self.send(Command::Cancel(Cancel {})).await
     }
@@ -225,7 +225,7 @@ impl TurnSender {
     /// arrives as a warning event with the code `command_refused`.
     ///
     /// # Errors
-    /// If the answer is too large for one message, or the stream has ended.
+    /// Fails if the answer is too large for one message, or the stream has ended.
     pub async fn answer_tool(
         &self,
         call_id: &str,
@@ -250,7 +250,7 @@ impl TurnSender {
     /// `command_refused`.
     ///
     /// # Errors
-    /// If the stream has ended.
+    /// Fails if the stream has ended.
     pub async fn answer_file(&self, id: &str, answer: ClientFileAnswer) -> Result<(), ClientError> {
         self.send(Command::FileAnswer(convert::file_answer(id, answer))).await
     }

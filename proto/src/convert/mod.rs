@@ -68,7 +68,7 @@ pub(crate) fn required<T>(part: Option<T>, field: &'static str) -> Result<T, Wir
 /// Converts a required part.
 ///
 /// # Errors
-/// If the part is missing or invalid.
+/// Fails if the part is missing or invalid.
 pub fn part<W, T>(part: Option<W>, field: &'static str) -> Result<T, WireError>
 where
     T: TryFrom<W, Error = WireError>,
@@ -90,7 +90,7 @@ where
 /// Parses `text` as JSON.
 ///
 /// # Errors
-/// If the text is not valid JSON.
+/// Fails if the text is not valid JSON.
 pub fn json(text: &str, field: &'static str) -> Result<serde_json::Value, WireError> {
     serde_json::from_str(text).map_err(|error| WireError::Json { field, cause: error.to_string() })
 }
@@ -102,14 +102,14 @@ pub trait Wire<W>: Sized {
     /// Converts from the wire and validates the value.
     ///
     /// # Errors
-    /// If the value is invalid.
+    /// Fails if the value is invalid.
     fn from_wire(wire: W, field: &'static str) -> Result<Self, WireError>;
 }
 
 /// Converts a value that has a default if it is absent on the wire.
 ///
 /// # Errors
-/// If the value is invalid.
+/// Fails if the value is invalid.
 pub fn or_default<T: Default, W>(wire: W, field: &'static str) -> Result<T, WireError>
 where
     Option<T>: Wire<W>,

@@ -164,7 +164,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
 /// Merges the client's settings for a new session with `base`, which provides the settings that the client omits.
 ///
 /// # Errors
-/// If a setting of the client is invalid.
+/// Fails if a setting of the client is invalid.
 pub fn settings_over(base: SessionSettings, requested: v1::SessionSettings) -> Result<SessionSettings, WireError> {
     Ok(SessionSettings {
         confirm_write: requested.confirm_write.unwrap_or(base.confirm_write),

@@ -139,7 +139,7 @@ pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, Wi
 /// Splits the parts of an input into the texts and all other parts, in order.
 ///
 /// # Errors
-/// If a part is of an unknown kind.
+/// Fails if a part is of an unknown kind.
 pub fn input_parts(parts: Vec<v1::InputPart>) -> Result<(Vec<String>, Vec<InputPart>), WireError> {
     let (mut texts, mut others) = (Vec::new(), Vec::new());
     for part in parts {

@@ -132,7 +132,7 @@ impl SocketSettings {
 /// values.
 ///
 /// # Errors
-/// If `AGENTD_SOCKET` is not an absolute path, or the path is too long for a socket.
+/// Fails if `AGENTD_SOCKET` is not an absolute path, or the path is too long for a socket.
 pub fn socket_path(settings: &SocketSettings) -> Result<PathBuf, SocketError> {
     match (settings.named(), non_empty_path(&settings.runtime_dir).filter(|path| path.is_absolute())) {
         (Some(path), _) if path.is_absolute() => check_length(path),

@@ -199,7 +199,7 @@ impl SocketFile {
     /// Removes the file, unless the path already belongs to the socket of a later daemon.
     ///
     /// # Errors
-    /// If the file belongs to this socket and cannot be removed.
+    /// Fails if the file belongs to this socket and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
         if self.exists() { remove_file(&self.path) } else { Ok(()) }
     }
@@ -207,7 +207,7 @@ impl SocketFile {
     /// Creates a handle on a socket that another process created, for [`SocketFile::exists`].
     ///
     /// # Errors
-    /// If there is no file at that path.
+    /// Fails if there is no file at that path.
     pub fn open_existing(path: &Path) -> Result<Self, SocketError> {
         // A socket cannot be opened, but `O_PATH` gives a handle on its inode.
         let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -256,7 +256,7 @@ pub async fn is_live(path: &Path) -> bool {
 /// responsible for the socket's name, mode and removal.
 ///
 /// # Errors
-/// If the descriptor is not a listening local socket.
+/// Fails if the descriptor is not a listening local socket.
 pub fn adopt(fd: OwnedFd) -> Result<(IncomingConnections, Option<PathBuf>), SocketError> {
     let path = getsockname::<UnixAddr>(fd.as_raw_fd()).ok().and_then(|address| address.path().map(Path::to_owned));
     let refused = SocketError::io("adopt", Path::new("the inherited socket"));

@@ -151,11 +151,11 @@ impl Samples {
     }
 
     pub(crate) fn median(&self) -> f64 {
-        self.quantile(50)
+        self.percentile(50)
     }
 
     /// Returns the smallest sample that at least `percent` of all samples do not exceed.
-    pub(crate) fn quantile(&self, percent: usize) -> f64 {
+    pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
@@ -187,7 +187,7 @@ mod tests {
         for number in (1..=200).rev() {
             samples.add(Duration::from_millis(number));
         }
-        assert_eq!((samples.median(), samples.quantile(99)), (100.0, 198.0));
+        assert_eq!((samples.median(), samples.percentile(99)), (100.0, 198.0));
         assert!(Samples::default().median().is_nan());
     }
 

@@ -9,7 +9,7 @@ use super::{
     guarded::{answer, content, prepare, project_argument, run_unattended},
 };
 
-const REASON: &str = "its changes cannot be checked completely: the project has too many or too deep folders";
+const REASON: &str = "its changes cannot be checked completely: the project has too many git-ignored folders";
 
 /// Returns a path of folders nested to this depth.
 fn nested(levels: usize) -> String {

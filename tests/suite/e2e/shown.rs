@@ -243,9 +243,13 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
         result.contains("large_tool_results/") && !result.contains("line 1000\n"),
         "the model received the whole output: {result}"
     );
-    let seen = paged(&world, &mut terminal, "/show").await;
-    has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
-    assert!(!seen.contains("large_tool_results") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);
+    let output = paged(&world, &mut terminal, "/show").await;
+    has_all(&output, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
+    assert!(
+        !output.contains("large_tool_results") && !output.contains("read_file"),
+        "{}",
+        &output[output.len() - 600..]
+    );
 
     // The contents are those of a file that was read, and a subagent's answer.
     let path = format!("outputs/{}.txt", "a");
@@ -255,20 +259,23 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     fs::write(folder.join(&path), long).unwrap();
     world.model.reply(Reply::tool_call("read_file", json!({ "path": path }))).reply(Reply::text("Read."));
     terminal.hears("Read it", "Read.");
-    let seen = paged(&world, &mut terminal, "/show").await;
-    assert!(seen.contains("row 700 of") && !seen.contains("too long to show"), "{}", &seen[seen.len() - 600..]);
+    let output = paged(&world, &mut terminal, "/show").await;
+    assert!(output.contains("row 700 of") && !output.contains("too long to show"), "{}", &output[output.len() - 600..]);
 
     let answer = format!("First.\n\n{}", "And this is what came of it, in many words. ".repeat(10));
     world.model.reply(Reply::tool_call("delegate_task", json!({"task": "Look"})));
     world.model.reply(Reply::text(answer)).reply(Reply::text("Found."));
     terminal.hears("Look", "Found.");
-    let seen = paged(&world, &mut terminal, "/show").await;
-    assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
+    let output = paged(&world, &mut terminal, "/show").await;
+    assert!(output.contains("result:\nFirst.\n\nAnd this") && !output.contains("{\""), "{output}");
 
     // Removed content is reported as removed.
     fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
-    let seen = paged(&world, &mut terminal, "/show 3").await;
-    assert!(seen.contains("line 1\n") && seen.contains("was removed") && !seen.contains("line 1000\n"), "{seen}");
-    assert!(!seen.contains("too long to show"), "{seen}");
+    let output = paged(&world, &mut terminal, "/show 3").await;
+    assert!(
+        output.contains("line 1\n") && output.contains("was removed") && !output.contains("line 1000\n"),
+        "{output}"
+    );
+    assert!(!output.contains("too long to show"), "{output}");
     terminal.leaves();
 }

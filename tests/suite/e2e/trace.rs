@@ -62,8 +62,8 @@ async fn trace_tree_has_all_calls_and_matches_the_result() {
     assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
     assert!(shown.stdout.lines().all(|line| line.chars().count() <= 120), "{}", shown.stdout);
     let id = result["turn_id"].as_str().unwrap();
-    let same = world.ok(["trace", "--turn", &id[id.len() - 8..]]).await;
-    assert!(same.stdout.contains("turn 1") && !same.stdout.contains("turn 2"), "{}", same.stdout);
+    let by_id = world.ok(["trace", "--turn", &id[id.len() - 8..]]).await;
+    assert!(by_id.stdout.contains("turn 1") && !by_id.stdout.contains("turn 2"), "{}", by_id.stdout);
     world.agentctl(["trace", "--turn", "7"]).await.exits(2).says(&["no turn", "hint:", "2 turns"]);
 }
 

@@ -76,7 +76,7 @@ impl TestCase {
     /// Builds the request to play the test.
     ///
     /// # Errors
-    /// If the test file requires more than is permitted, or its project cannot be used.
+    /// Fails if the test file requires more than is permitted, or its project cannot be used.
     pub(super) fn play_request(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];

@@ -65,7 +65,7 @@ impl TurnArgs {
     /// Converts the options to the form that the daemon expects.
     ///
     /// # Errors
-    /// If the file with instructions cannot be read or is too large.
+    /// Fails if the file with instructions cannot be read or is too large.
     pub(super) fn resolve(&self) -> Result<TurnOptions, Failure> {
         Ok(TurnOptions {
             agent: self.agent.clone(),

@@ -60,7 +60,7 @@ impl UnitState {
 /// Returns the folder of this user's units.
 ///
 /// # Errors
-/// If `HOME` is not set.
+/// Fails if `HOME` is not set.
 pub(super) fn folder() -> Result<PathBuf, Failure> {
     let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let base =
@@ -71,7 +71,7 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 /// Renders the units for this program and socket; `None` for the default socket.
 ///
 /// # Errors
-/// If a path contains characters that unit files do not support.
+/// Fails if a path contains characters that unit files do not support.
 pub(super) fn render(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
     let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
     let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
@@ -210,7 +210,7 @@ const MODEL_PREFIX: &str = "MODEL_";
 /// Returns the path of the environment file.
 ///
 /// # Errors
-/// If the configuration folder is unknown.
+/// Fails if the configuration folder is unknown.
 pub(super) fn environment_file() -> Result<PathBuf, Failure> {
     Ok(daemon::config_dir()?.join("environment"))
 }
@@ -219,7 +219,7 @@ pub(super) fn environment_file() -> Result<PathBuf, Failure> {
 /// lines stay unchanged.
 ///
 /// # Errors
-/// If the file cannot be read or written.
+/// Fails if the file cannot be read or written.
 pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
     let wanted: BTreeMap<String, String> =
         daemon::variables().filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();

@@ -169,7 +169,7 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }), true);
     }
 
-    /// Records the exit code of a call whose result follows. The result's text may also mention the code.
+    /// Marks a pending call as failed if its exit code is not 0. [`Self::result`] adds its result later.
     pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
         let has_failed = code.is_some_and(|code| code != 0);
         if let Some(turn) = self.turn.as_mut().filter(|turn| has_failed && turn.calls.contains_key(foreign_id)) {

@@ -205,7 +205,7 @@ fn archive_bombs_are_rejected_by_declared_size() {
     assert!(matches!(error, ArchiveError::Hostile(_)), "{error:?}");
 }
 
-/// A name with a declared length of gigabytes is not read.
+/// A member name above the length limit is rejected.
 #[test]
 fn member_names_are_bounded() {
     let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));

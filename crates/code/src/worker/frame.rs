@@ -63,7 +63,7 @@ pub(super) enum Response {
 /// Encodes a frame.
 ///
 /// # Errors
-/// If the frame exceeds the maximum size.
+/// Fails if the frame exceeds the maximum size.
 pub(super) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     agentd_confine::frame(&serde_json::to_vec(frame)?, MAX_FRAME)
 }
@@ -71,7 +71,7 @@ pub(super) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
 /// Writes a frame.
 ///
 /// # Errors
-/// If the stream is closed or the frame is too long.
+/// Fails if the stream is closed or the frame is too long.
 pub(super) fn write(out: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     out.write_all(&encode(frame)?)
 }
@@ -79,7 +79,7 @@ pub(super) fn write(out: &mut impl Write, frame: &impl Serialize) -> io::Result<
 /// Reads a frame. Returns `None` at the end of the stream.
 ///
 /// # Errors
-/// If the stream ends within a frame or the frame is invalid.
+/// Fails if the stream ends within a frame or the frame is invalid.
 pub(super) fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
     let body = agentd_confine::read_frame(input, MAX_FRAME)?;
     Ok(body.map(|body| serde_json::from_slice(&body)).transpose()?)

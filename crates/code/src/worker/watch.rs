@@ -69,7 +69,7 @@ mod linux {
         /// Watches exactly these folders. Returns true if some of them are new.
         ///
         /// # Errors
-        /// If the user's watch limit is exceeded.
+        /// Fails if the user's watch limit is exceeded.
         pub(in crate::worker) fn follow(&mut self, root: &Path, folders: &[String]) -> io::Result<bool> {
             let mut watched = HashMap::with_capacity(folders.len());
             let mut is_new = false;

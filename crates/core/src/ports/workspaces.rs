@@ -328,9 +328,9 @@ pub trait Workspaces: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
 }
 
-/// Creates the error for a workspace that has no files to show.
+/// Returns the error of a workspace without files.
 fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
-    let error = WorkspaceError::new(ErrorKind::NotFound, format!("no file {path:?} to show"));
+    let error = WorkspaceError::new(ErrorKind::NotFound, format!("no such file in this workspace: {path:?}"));
     Box::pin(std::future::ready(Err(error)))
 }
 

@@ -306,7 +306,7 @@ impl Actor {
             return self.last_mentions(&self.state.visible_history(), slot, pictures).await;
         };
         let files: Vec<String> = attached.iter().map(|file| file.path.clone()).collect();
-        let text = mentions::typed(text, start.typed_bytes);
+        let text = mentions::typed_part(text, start.typed_bytes);
         self.resolve_mentions(text, &files, slot, pictures).await
     }
 

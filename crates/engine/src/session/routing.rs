@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::{
     attachments::{self, Attachment},
     intent,
-    mentions::typed,
+    mentions::typed_part,
     session::actor::{Actor, Fault},
     turn::{
         Phase, TurnState,
@@ -34,7 +34,7 @@ impl Actor {
     /// Classifies the intent of a turn's input, by the text typed by the user, if any. `None` if the turn has no input.
     pub(crate) fn intent(&self, start: &StartTurn) -> Option<Intent> {
         let text = start.text.as_deref()?;
-        let typed_text = Some(typed(text, start.typed_bytes)).filter(|typed_text| !typed_text.trim().is_empty());
+        let typed_text = Some(typed_part(text, start.typed_bytes)).filter(|typed_text| !typed_text.trim().is_empty());
         Some(intent::classify(typed_text.unwrap_or(text), self.state.settings.project.is_some()))
     }
 

@@ -99,7 +99,7 @@ fn kind(language: &str, called: &str, text: &str, sampled: u64) -> &'static str 
 }
 
 #[tokio::test]
-async fn newcomers_get_an_honest_answer() {
+async fn newcomer_questions_get_the_expected_kind_of_answer() {
     let model = model().await;
     let mut wrong_answers = Vec::new();
     let lines = include_str!("../newcomer_questions.txt").lines();

@@ -100,7 +100,7 @@ impl Requests {
         unanswered.map(|(id, request)| (Some(id), request)).chain(unsent.map(|(_, request)| (None, request))).collect()
     }
 
-    /// Returns the time of the next timer.
+    /// Returns the time of the next retry or deadline of a request.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let retries = self.retries.iter().map(|(retries, PendingRequest { deadline, .. })| match retries {
             RetryTime::At(at) => *at.min(deadline),

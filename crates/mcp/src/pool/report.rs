@@ -81,7 +81,7 @@ impl McpPool {
     /// completes it.
     ///
     /// # Errors
-    /// If the server is a local program, or the login cannot be started.
+    /// Fails if the server is a local program, or the login cannot be started.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
         // Uses the most recent variable values.
         let config = {
@@ -104,7 +104,7 @@ impl McpPool {
     /// Completes a login with the URL that the browser was redirected to. The next call uses the token.
     ///
     /// # Errors
-    /// If no login was started, or it was rejected.
+    /// Fails if no login was started, or it was rejected.
     pub async fn finish_login(&self, server: &str, callback_url: &str) -> Result<(), String> {
         let finished = self.deps.logins.finish(server, callback_url).await;
         finished.map_err(|reason| self.deps.clean.redact(&reason))?;

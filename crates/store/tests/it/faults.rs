@@ -92,7 +92,7 @@ fn foreign_file_is_rejected_unchanged() {
     check(&failure(StoreConfig::at(&path)), "another program", "move the file away");
 }
 
-/// Creates a journal with several pages, and damages its middle like a bad disk.
+/// Creates a journal with several pages, corrupts a page in its middle, and leaves an invalid log, as after a crash.
 async fn corrupt_journal(folder: &Path) -> StoreConfig {
     let store = open(folder);
     let mut script = new_session(&store).await;

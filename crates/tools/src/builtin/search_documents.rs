@@ -239,13 +239,13 @@ impl Tool for SearchFile {
         let search = |document: OpenDocument| {
             let progress = documents::progress_reporter(&context.progress, "indexing");
             let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
-            let judge = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
+            let reject_locked = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
                 (false, Some((_, reason))) => {
                     Err(KnowledgeError::new(ErrorKind::Rejected, reason.clone()).with_password_needed(true))
                 }
                 _ => Ok(finds),
             };
-            found.map(move |found| found.and_then(judge)).boxed()
+            found.map(move |found| found.and_then(reject_locked)).boxed()
         };
         let finds =
             documents::unlock(context, &call.services.passwords, document, &format!("search {name}"), search).await?;

@@ -246,7 +246,7 @@ async fn rewrite_keeps_encoding_bom_and_line_endings() {
             assert!(again.contains("already had this content"), "{again}");
         }
     }
-    // Explicit line ends are preserved, and binary content is replaced by the text.
+    // The earlier line endings or binary content have no effect: the text is written byte for byte.
     for (before, content) in [("one\r\ntwo\r\n", "a\r\nb\n"), ("\0\u{1}\u{2}", "ü\n")] {
         bench.put("outputs/f", before);
         bench.ok("write_file", json!({"path": "outputs/f", "content": content})).await;

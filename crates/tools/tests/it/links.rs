@@ -59,16 +59,16 @@ async fn writes_through_links_are_rejected_naming_the_target() {
             let expected = expected.replace("{}", folder);
             let path = format!("{folder}/{path}");
             for (tool, arguments) in changing(&path) {
-                let refused = bench.fails(tool, arguments.clone(), ToolErrorCode::Path).await;
-                assert!(refused.starts_with(&format!("{path} {expected}")), "{tool} {path}: {refused}");
-                assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "preview");
+                let message = bench.fails(tool, arguments.clone(), ToolErrorCode::Path).await;
+                assert!(message.starts_with(&format!("{path} {expected}")), "{tool} {path}: {message}");
+                assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, message, "preview");
             }
         }
         // Real paths, as printed by commands, give the same result.
         let real = bench.real(&format!("{folder}/docs/a.md"));
         let args = json!({"path": real, "content": "changed"});
-        let refused = bench.fails("write_file", args, ToolErrorCode::Path).await;
-        assert!(refused.contains(&format!("write to {folder}/.envrc itself")), "{refused}");
+        let message = bench.fails("write_file", args, ToolErrorCode::Path).await;
+        assert!(message.contains(&format!("write to {folder}/.envrc itself")), "{message}");
         assert_eq!(tree(bench.outside.path()), before);
         // The file is writable by its own name.
         bench.ok("write_file", json!({"path": format!("{folder}/.envrc"), "content": "new"})).await;

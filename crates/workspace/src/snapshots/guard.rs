@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{failure::if_there, path::PathPlace};
 
-const TOO_MANY: &str = "the project has too many or too deep folders that git ignores";
+const TOO_MANY: &str = "the project has too many git-ignored folders, or they are nested too deeply";
 /// Maximum number of guarded paths that are protected before a command. Further paths are only checked when the command
 /// ends.
 const MAX_CLOSED: usize = 2000;

@@ -105,7 +105,7 @@ impl FileSnapshots {
     /// Removes blobs that no session needs any more. Returns the number of freed bytes.
     ///
     /// # Errors
-    /// If the folder cannot be read or changed. Needed blobs are never removed.
+    /// Fails if the folder cannot be read or changed. Needed blobs are never removed.
     pub async fn collect(&self) -> Result<u64, WorkspaceError> {
         self.with_store("remove old undo data", |store| store.collect()).await
     }
@@ -113,7 +113,7 @@ impl FileSnapshots {
     /// Returns the total size of the blobs of all sessions, in bytes. Each session's other records are small.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub async fn bytes_on_disk(&self) -> Result<u64, WorkspaceError> {
         self.with_store("inspect the undo data", |store| Ok(store.blobs.bytes())).await
     }

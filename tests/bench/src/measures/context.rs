@@ -134,7 +134,7 @@ async fn assembling() -> anyhow::Result<Row> {
     let upper_limit = (200.0 * few.median()).ceil() / 100.0;
     let figures = vec![
         Figure::millis("median", some.median()).at_most(5.0),
-        Figure::millis("p99", some.quantile(99)),
+        Figure::millis("p99", some.percentile(99)),
         // Items outside the window must not cost anything. A factor of two allows for noise on a busy host.
         Figure::millis("with 100,000", many.median()).at_most(upper_limit),
     ];

@@ -40,7 +40,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         let (share, _) = draw(&home, "")?;
         let (_, echo) = draw(&home, KEYS)?;
         let keys =
-            vec![Figure::millis("median", echo.median()), Figure::millis("p99", echo.quantile(99)).at_most(16.0)];
+            vec![Figure::millis("median", echo.median()), Figure::millis("p99", echo.percentile(99)).at_most(16.0)];
         Ok(vec![
             Row::new(
                 "share of a core for drawing 10,000 deltas/s at a terminal",

@@ -148,7 +148,7 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
     let figures = vec![
         Figure::millis("added", added).at_most(2.0),
         Figure::millis("median", prompts.median()),
-        Figure::millis("p99", prompts.quantile(99)),
+        Figure::millis("p99", prompts.percentile(99)),
     ];
     Ok(Row::new("first text after a prompt in an editor", figures)
         .over(Figure::millis("over gRPC", turns.median()))

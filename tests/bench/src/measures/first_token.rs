@@ -63,18 +63,18 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, l
     }
     let figures = vec![
         Figure::millis("median", added.median()).at_most(2.0),
-        Figure::millis("p99", added.quantile(99)).at_most(5.0),
+        Figure::millis("p99", added.percentile(99)).at_most(5.0),
     ];
     // The ratio is computed from the total times, since the added time has no floor.
     let note = format!(
         "{TURNS} turns; total {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
          {:.2} ms, p99 {:.2} ms, and nothing is shown before it is durable",
         whole.median(),
-        whole.quantile(99),
+        whole.percentile(99),
         floor.median(),
-        floor.quantile(99),
+        floor.percentile(99),
         syncs.median(),
-        syncs.quantile(99),
+        syncs.percentile(99),
     );
     Ok(Row::new(label, figures)
         .over(Figure::millis("", floor.median()))

@@ -145,7 +145,7 @@ async fn call_overhead() -> anyhow::Result<Row> {
     pool.close().await;
     bare.cancel().await?;
     let figures =
-        vec![Figure::millis("median", added.median()).at_most(1.0), Figure::millis("p99", added.quantile(99))];
+        vec![Figure::millis("median", added.median()).at_most(1.0), Figure::millis("p99", added.percentile(99))];
     Ok(Row::new("added by the pool to a call of a running MCP server", figures)
         .over(Figure::millis("bare client", floor.median()))
         .with_ratio(ours.median() / floor.median())

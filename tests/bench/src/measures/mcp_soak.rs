@@ -53,7 +53,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ));
     let time = Row::new(
         "start and stop of an MCP server",
-        vec![Figure::millis("median", times.median()), Figure::millis("p99", times.quantile(99))],
+        vec![Figure::millis("median", times.median()), Figure::millis("p99", times.percentile(99))],
     )
     .over(Figure::millis("/bin/true", floor.median()));
     Ok(vec![left, time])

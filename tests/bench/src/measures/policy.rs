@@ -27,7 +27,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let mut samples = Samples::default();
     tokio::task::block_in_place(|| judge(&policy, &mut samples));
     let figures =
-        vec![Figure::millis("median", samples.median()).at_most(0.05), Figure::millis("p99", samples.quantile(99))];
+        vec![Figure::millis("median", samples.median()).at_most(0.05), Figure::millis("p99", samples.percentile(99))];
     Ok(vec![
         Row::new("judging a command, 200 rules", figures)
             .with_note(format!("{CALLS} calls of {} kinds", COMMANDS.len())),

@@ -29,7 +29,7 @@ fn runs(home: &Home) -> anyhow::Result<Vec<Row>> {
     }
     let floor = floor::spawning(RUNS)?;
     let figures =
-        vec![Figure::millis("median", samples.median()).at_most(20.0), Figure::millis("p99", samples.quantile(99))];
+        vec![Figure::millis("median", samples.median()).at_most(20.0), Figure::millis("p99", samples.percentile(99))];
     Ok(vec![
         Row::new("agentctl run, total", figures)
             .over(Figure::millis("/bin/true", floor.median()))

@@ -49,7 +49,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             added.add_difference(whole, floor);
         }
     }
-    let figures = vec![Figure::millis("median", locked.median()), Figure::millis("p99", locked.quantile(99))];
+    let figures = vec![Figure::millis("median", locked.median()), Figure::millis("p99", locked.percentile(99))];
     let more = vec![Figure::millis("median", added.median()).at_most(10.0)];
     let offered = format!("Landlock {}, namespaces: {}", status.landlock, status.namespaces);
     Ok(vec![

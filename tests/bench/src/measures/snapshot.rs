@@ -45,7 +45,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     let floor = tokio::task::spawn_blocking(move || bare(&project)).await??;
     let figures =
-        vec![Figure::millis("median", samples.median()).at_most(100.0), Figure::millis("p99", samples.quantile(99))];
+        vec![Figure::millis("median", samples.median()).at_most(100.0), Figure::millis("p99", samples.percentile(99))];
     Ok(vec![
         Row::new("a snapshot around a command", figures)
             .over(Figure::millis("reading metadata of each file twice", floor.median()))

@@ -19,8 +19,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         }
     }
     let row = |label: &str, samples: &Samples| {
-        let figures =
-            vec![Figure::millis("median", samples.median()).at_most(60.0), Figure::millis("p99", samples.quantile(99))];
+        let figures = vec![
+            Figure::millis("median", samples.median()).at_most(60.0),
+            Figure::millis("p99", samples.percentile(99)),
+        ];
         Row::new(label, figures).over(Figure::millis("/bin/true", floor))
     };
     Ok(vec![row("daemon start to ready, empty data folder", &first), row("daemon start to ready, again", &again)])

@@ -81,7 +81,7 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
         let figures = vec![
             Figure::times("of chat completions", added / of_chat).at_most(MAX_RATIO),
             Figure::millis("median", added),
-            Figure::millis("p99", of_wire.added.quantile(99)),
+            Figure::millis("p99", of_wire.added.percentile(99)),
         ];
         Row::new(format!("first token over {}: added", wire.title), figures)
             .over(Figure::millis("chat completions", of_chat))

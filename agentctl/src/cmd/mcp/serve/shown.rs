@@ -120,7 +120,6 @@ fn shown(interrupt: &Interrupt) -> Value {
         }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
-        // Null fields are omitted.
         shown.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
         shown.retain(|_, value| !value.is_null());
     }

@@ -240,7 +240,7 @@ pub(super) struct List {
 /// Parses the arguments of a tool.
 ///
 /// # Errors
-/// If the arguments are invalid; the message names the problem.
+/// Fails if the arguments are invalid; the message names the problem.
 pub(super) fn read<T: DeserializeOwned>(tool: &str, arguments: Option<Map<String, Value>>) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(arguments.unwrap_or_default())).map_err(|error| {
         Failure::usage(format!("invalid arguments of {tool}: {error}"))

@@ -25,7 +25,7 @@ use crate::{
     client::ClientLines,
     error::EngineError,
     large_input::{self, InputBudget, UserInput, WindowUsage},
-    mentions::typed,
+    mentions::typed_part,
     session::actor::{Actor, Fault, OpenTurn, StartedTurn},
     turn::{hooks::Reminder, recorder::whole, route::SlotChoice},
 };
@@ -207,9 +207,9 @@ pub(crate) fn withdrawal<'a>(numbered: impl Iterator<Item = (u64, &'a EventKind)
         let EventKind::ItemCompleted { item, .. } = kind else { continue };
         match &item.body {
             ItemBody::UserMessage { text, typed_bytes, steered: true, .. } => {
-                added.push(typed(text, *typed_bytes).to_owned());
+                added.push(typed_part(text, *typed_bytes).to_owned());
             }
-            ItemBody::UserMessage { text, typed_bytes, .. } => input = Some(typed(text, *typed_bytes).to_owned()),
+            ItemBody::UserMessage { text, typed_bytes, .. } => input = Some(typed_part(text, *typed_bytes).to_owned()),
             ItemBody::Notice { .. } => {}
             _ => continue,
         }
@@ -336,7 +336,7 @@ impl Actor {
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
         let whole = || fixed + self.state.visible_history().iter().map(|item| guess(item)).sum::<u64>();
-        // A running turn keeps its own measurements.
+        // A running turn has its own copy of the meter, so the session's meter is out of date.
         let used = match &self.open {
             Some(_) => shared.calibration.apply(&info.id, whole()),
             None => {

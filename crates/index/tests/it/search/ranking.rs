@@ -69,7 +69,7 @@ async fn phrases_rank_before_headings_and_all_words_before_some() {
     let pages = vec![
         (None, "Battery and then the life of a battery, life, battery life cycles vary in every life.".to_owned()),
         (None, "One battery. Another life. Life, life, life; battery, battery, battery.".to_owned()),
-        (Some("Battery and life"), "Battery of this kind have a long life.".to_owned()),
+        (Some("Battery and life"), "A battery of this kind has a long life.".to_owned()),
         (None, "A life without.".to_owned()),
     ];
     let documents = [put(&test_index.index, "b.pdf", None, pages).await.unwrap()];

@@ -136,7 +136,7 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     }
     let search_row = Row::new(
         "a search in 1 M lines of code",
-        vec![Figure::millis("median", searches.median()).at_most(2.0), Figure::millis("p99", searches.quantile(99))],
+        vec![Figure::millis("median", searches.median()).at_most(2.0), Figure::millis("p99", searches.percentile(99))],
     )
     .over(Figure::millis("by grep", greps.median()))
     .with_ratio(searches.median() / greps.median())
@@ -169,7 +169,7 @@ async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
     }
     Ok(Row::new(
         "a changed file is found",
-        vec![Figure::millis("median", times.median()).at_most(200.0), Figure::millis("at most", times.quantile(100))],
+        vec![Figure::millis("median", times.median()).at_most(200.0), Figure::millis("at most", times.percentile(100))],
     )
     .with_note(format!("{CHANGES} changes in 1 M lines, each queried immediately")))
 }

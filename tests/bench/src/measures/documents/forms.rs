@@ -81,7 +81,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         .over(Figure::percent("the other stack", all(&found)))
         .with_note(note),
     );
-    let times = vec![Figure::millis("p50", within.median()).at_most(2.0), Figure::millis("p99", within.quantile(99))];
+    let times = vec![Figure::millis("p50", within.median()).at_most(2.0), Figure::millis("p99", within.percentile(99))];
     rows.push(
         Row::new("a search in all manuals", times)
             .with_note(format!("p50 through the socket, which opens all files first: {:.1} ms", by_socket.median())),

@@ -83,7 +83,7 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let leaked = leaks.iter().flatten().count() as u64;
     Ok([
         Row::new("text found after all documents were added", vec![Figure::percent("", share).at_least(100.0)])
-            .with_note(format!("{} searches, the slowest took {:.0} ms", answered.len(), times.quantile(100))),
+            .with_note(format!("{} searches, the slowest took {:.0} ms", answered.len(), times.percentile(100))),
         Row::new("host files exposed by links in documents", vec![Figure::count("", as_f64(leaked)).at_most(0.0)]),
     ])
 }

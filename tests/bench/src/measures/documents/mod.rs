@@ -117,8 +117,8 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     let note = format!(
         "`agentctl docs add`, from files to answers; medians of {ROUNDS} rounds in turn, {:.2} to {:.2} times; {} of the documents \
          are real; {} chunks, {} of the other stack{problems}",
-        ratios.quantile(0),
-        ratios.quantile(100),
+        ratios.percentile(0),
+        ratios.percentile(100),
         corpus.real,
         given.chunks,
         theirs.chunks,
@@ -161,16 +161,16 @@ fn searching(within: &Samples, by_socket: &Samples, theirs: &Searched, chunks: (
     let their_times = Samples::of(&theirs.millis);
     let figures = vec![
         Figure::millis("p50", within.median()).at_most(2.0),
-        Figure::millis("p99", within.quantile(99)).at_most(10.0),
+        Figure::millis("p99", within.percentile(99)).at_most(10.0),
         Figure::times("as fast", their_times.median() / within.median()).at_least(5.0),
     ];
     let note = format!(
         "{} chunks, {} in the other stack, whose p99 is {:.1} ms; five results with snippets",
         chunks.0,
         chunks.1,
-        their_times.quantile(99)
+        their_times.percentile(99)
     );
-    let wire = vec![Figure::millis("p50", by_socket.median()), Figure::millis("p99", by_socket.quantile(99))];
+    let wire = vec![Figure::millis("p50", by_socket.median()), Figure::millis("p99", by_socket.percentile(99))];
     vec![
         Row::new("a search in all documents", figures)
             .over(Figure::millis("the other stack", their_times.median()))
