@@ -283,8 +283,8 @@ async fn swap_by_the_command_leaves_no_planted_file() {
 }
 
 /// Calls of three sessions overlap. The first one has changed guarded files before the others start, and changes them back
-/// meanwhile. No check takes the files that it saw for files of the user, in any order of the checks, after a crash, and
-/// if the project of the second call is a folder of the others.
+/// meanwhile, or hides the link that leads to one. No check takes the files that it saw for files of the user, in any
+/// order of the checks, after a crash, and if the project of the second call is a folder of the others.
 #[tokio::test]
 async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_later_calls() {
     for (order, crash, nested) in [
@@ -302,6 +302,8 @@ async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_late
         let (own, changed, planted, left) = (path("own"), path("changed"), path("planted"), path("left"));
         fs::write(&own, "of the user").unwrap();
         fs::write(&changed, "of the user").unwrap();
+        let (link, target) = (bench.real("/project/sub/.envrc"), bench.real("/project/sub/target"));
+        symlink("target", &link).unwrap();
         let mut calls = Vec::new();
         for _ in 0..3 {
             calls.push(call_of_new_session(&bench).await);
@@ -317,17 +319,21 @@ async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_late
         fs::write(&left, "planted").unwrap();
         fs::write(&changed, "planted").unwrap();
         fs::remove_file(&own).unwrap();
+        fs::remove_file(&link).unwrap();
+        fs::write(&target, "planted").unwrap();
         for call in &calls[1..] {
             checks.push(Some(snapshots.before(call, None).await.unwrap().after));
         }
         fs::remove_file(&planted).unwrap();
         fs::write(&changed, "of the user").unwrap();
         fs::write(&own, "of the user").unwrap();
+        fs::remove_file(&target).unwrap();
+        symlink("target", &link).unwrap();
         if crash {
             checks.clear();
             snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
         }
-        for index in order {
+        for (round, index) in order.into_iter().enumerate() {
             match checks.get_mut(index).and_then(Option::take) {
                 Some(check) => check.await.unwrap(),
                 None => {
@@ -335,8 +341,14 @@ async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_late
                     snapshots.unfinished(call.session_id, &call.workspace, &call.call_id).await.unwrap()
                 }
             };
+            // A call that still runs writes what the check has removed.
+            if round == 0 {
+                fs::write(&left, "planted").unwrap();
+            }
         }
-        assert!(!planted.exists() && !left.exists(), "{order:?}, {crash}, {nested}");
+        let planted = [planted, left, target].iter().filter(|path| path.exists()).count();
+        assert_eq!(planted, 0, "{order:?}, {crash}, {nested}");
+        assert!(link.is_symlink(), "{order:?}, {crash}, {nested}");
         for path in [&own, &changed] {
             assert_eq!(fs::read_to_string(path).unwrap_or_default(), "of the user", "{order:?}, {crash}, {nested}");
         }

@@ -15,8 +15,9 @@ use agentd_core::{
 };
 
 use super::{
+    baseline::{Baseline, EarlierCalls},
     blobs::{Blobs, Hash},
-    guard::{CallGuard, GuardedPaths},
+    guard::CallGuard,
     ignored_folders::IgnoredFolders,
     record::Heartbeat,
     root::{Kind, Root, SafePath},
@@ -44,9 +45,11 @@ pub(super) struct BaseState {
     pub(super) names: GuardedNames,
     /// Guard for a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
-    /// States created in other sessions since the scan, by users and by checks of calls, and the states before earlier
-    /// calls of guarded files that such a call had changed by then.
+    /// States created by users in other sessions since the scan.
     pub(super) external: ExternalStates,
+    /// States created by the checks of other calls since the scan. They are not the call's changes, but they do not
+    /// justify a change to a guarded file.
+    pub(super) checked: ExternalStates,
     /// Guarded paths that the call cannot change. `unchecked` is the reason why more may exist.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
@@ -74,31 +77,6 @@ impl BaseState {
             || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 
-    /// Guarded files that an earlier call has changed before this scan, as changes back to the state before that call.
-    /// The earlier call is still to be checked, so this call must neither restore such a file nor accept it.
-    fn changes_of_earlier(&self, earlier: &Baseline, guarded: &GuardedPaths) -> Vec<FileChange> {
-        let is_recorded = |tree: &&Arc<Tree>| tree.place.is_mounted() && tree.skip_reason.is_none();
-        let (Some(guard), mut changes) = (&self.guard, Vec::new()) else { return Vec::new() };
-        for tree in self.trees.iter().filter(is_recorded) {
-            for was in earlier.trees.iter().filter(is_recorded).filter(|was| !Arc::ptr_eq(tree, was)) {
-                let Some(moved) = was.below(&tree.path) else { continue };
-                for found in tree.differences(&moved) {
-                    let real = tree.path.join(OsStr::from_bytes(&found.below));
-                    let below =
-                        real.strip_prefix(&was.path).map_or(b"".as_slice(), |below| below.as_os_str().as_bytes());
-                    let was_known = match found.now {
-                        Some(_) => found.change.is_recorded(),
-                        None => !below.is_empty() && earlier.is_new(was, below),
-                    };
-                    if was_known && guard.covers(tree, &found.below, &self.names, guarded) {
-                        changes.push(found.change);
-                    }
-                }
-            }
-        }
-        changes
-    }
-
     /// Returns the sorted paths whose contents are not stored.
     pub(super) fn unstored(&self) -> Vec<String> {
         let mut paths: Vec<String> = self.ignored.shown().chain(self.unstored_files().map(|(_, path)| path)).collect();
@@ -114,30 +92,6 @@ impl BaseState {
             Content::Unstored(reason) => Some((reason, SafePath { place, below: below.clone() }.shown(false))),
             _ => None,
         })
-    }
-}
-
-/// State before a running call that is checked when it ends.
-#[derive(Debug)]
-struct Baseline {
-    trees: Vec<Arc<Tree>>,
-    ignored: Arc<IgnoredFolders>,
-    names: GuardedNames,
-    guard: CallGuard,
-}
-
-impl Baseline {
-    /// `None` for a call that is not checked: its changes are allowed.
-    fn of(before: &BaseState) -> Option<Arc<Self>> {
-        let guard = before.guard.clone()?;
-        let (trees, ignored, names) = (before.trees.clone(), Arc::clone(&before.ignored), before.names.clone());
-        Some(Arc::new(Self { trees, ignored, names, guard }))
-    }
-
-    /// Returns true if a path that is missing in a tree did not exist before the call.
-    fn is_new(&self, tree: &Tree, below: &[u8]) -> bool {
-        self.guard.has_seen(tree, below, &self.names)
-            || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 }
 
@@ -244,8 +198,9 @@ struct RunningCalls {
     anywhere: bool,
     /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
-    /// See [`BaseState::external`].
+    /// See [`BaseState::external`] and [`BaseState::checked`].
     external: ExternalStates,
+    checked: ExternalStates,
     /// State found by the first scan. `None` until the scan has ended, and for a call that is not checked.
     baseline: Option<Arc<Baseline>>,
     /// Calls that ended during the first scan, which may have seen their changes. `None` once the scan has ended.
@@ -274,53 +229,59 @@ impl Overlaps {
             anywhere,
             of_others: Vec::new(),
             external: ExternalStates::new(),
+            checked: ExternalStates::new(),
             baseline: None,
             ended: Some(Vec::new()),
         });
     }
 
-    /// Records the state found by the first scan of a call, before its command starts. Returns the guarded files that
-    /// earlier calls had changed by then, as changes back to the states before these calls.
-    pub(super) fn scanned(
-        &mut self,
-        session: SessionId,
-        before: &BaseState,
-        guarded: &GuardedPaths,
-    ) -> Vec<FileChange> {
+    /// Returns the calls whose effects the first scan of this call may have seen: those that run, and those that ended
+    /// during the scan. Calls scanned later start their commands later.
+    pub(super) fn earlier(&mut self, session: SessionId, call: &CallId) -> EarlierCalls {
         let others = self.calls.iter().filter(|other| other.session != session);
         let others = others.filter_map(|other| Some((Arc::clone(other.baseline.as_ref()?), other.external.clone())));
         let mut earlier: Vec<_> = others.collect();
-        let own = self.calls.iter_mut().find(|running| running.session == session && running.call == before.call);
-        let Some(own) = own else { return Vec::new() };
+        let Some(own) = self.running(session, call) else { return EarlierCalls::default() };
         earlier.extend(own.ended.take().into_iter().flatten());
-        let mut inherited = Vec::new();
-        for (baseline, external) in &earlier {
-            let changes = before.changes_of_earlier(baseline, guarded);
-            // The user may have allowed a change since.
-            inherited.extend(changes.into_iter().map(|mut change| {
-                if let Some(state) = real_path(&change).and_then(|path| external.get(&path)) {
-                    change.after.clone_from(state);
-                }
-                change
-            }));
+        let mut baselines = Vec::new();
+        for (baseline, external) in earlier {
+            external.into_iter().for_each(|(path, state)| drop(own.external.entry(path).or_insert(state)));
+            baselines.push(baseline);
         }
-        own.external.extend(states(&inherited));
-        own.baseline = Baseline::of(before);
-        inherited
+        EarlierCalls { baselines, decided: own.external.keys().cloned().collect() }
     }
 
-    /// States created by users in other sessions since a call began.
-    pub(super) fn external_states(&self, session: SessionId, call: &CallId) -> ExternalStates {
-        let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
-        running.map(|running| running.external.clone()).unwrap_or_default()
+    /// Records the state before a call. Its command starts afterwards.
+    pub(super) fn scanned(&mut self, session: SessionId, before: &BaseState) {
+        if let Some(own) = self.running(session, &before.call) {
+            own.baseline = Baseline::of(before);
+        }
     }
 
-    /// Records the states created by the check of an interrupted call.
-    pub(super) fn note_recovered(&mut self, changes: &[FileChange]) {
+    fn running(&mut self, session: SessionId, call: &CallId) -> Option<&mut RunningCalls> {
+        self.calls.iter_mut().find(|running| running.session == session && running.call == *call)
+    }
+
+    /// Returns the states created in other sessions since a call began, by users and by checks.
+    pub(super) fn external_states(&mut self, session: SessionId, call: &CallId) -> (ExternalStates, ExternalStates) {
+        let running = self.running(session, call);
+        running.map(|running| (running.external.clone(), running.checked.clone())).unwrap_or_default()
+    }
+
+    /// Records the states created by the check of an interrupted call, which may follow the first scans of running calls.
+    pub(super) fn note_recovered(&mut self, session: SessionId, changes: &[FileChange]) {
         self.set_aside.extend(states(changes));
+        self.note(session, changes);
     }
 
-    /// Records the states created in a session by a user, or by the check of a call.
+    /// Records the states created by the check of a call.
+    pub(super) fn note_check(&mut self, session: SessionId, changes: &[FileChange]) {
+        for other in self.calls.iter_mut().filter(|other| other.session != session) {
+            other.checked.extend(states(changes));
+        }
+    }
+
+    /// Records the states created in a session by a user, or after a crash.
     pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
         for other in self.calls.iter_mut().filter(|other| other.session != session) {
             other.external.extend(states(changes));
@@ -382,8 +343,13 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
 pub(super) fn from_external(changes: Vec<FileChange>, external: &ExternalStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
         if let Some(state) = real_path(&change).and_then(|path| external.get(&path)) {
-            change.before.clone_from(state);
-            change.change = kind_between(&change)?;
+            // The states of a change without stored contents are unknown.
+            if change.is_recorded() {
+                change.before.clone_from(state);
+                change.change = kind_between(&change)?;
+            } else if state.is_none() {
+                change.change = Some(FileChangeKind::Created).filter(|_| change.change != FileChangeKind::Deleted)?;
+            }
         }
         Some(change)
     };
@@ -399,8 +365,8 @@ fn kind_between(change: &FileChange) -> Option<FileChangeKind> {
     }
 }
 
-/// Paths and states after the changes.
-pub(super) fn states(changes: &[FileChange]) -> impl Iterator<Item = (PathBuf, Option<FileState>)> {
+/// Returns the paths and their states after the changes.
+fn states(changes: &[FileChange]) -> impl Iterator<Item = (PathBuf, Option<FileState>)> {
     changes.iter().filter_map(|change| Some((real_path(change)?, change.after.clone())))
 }
 

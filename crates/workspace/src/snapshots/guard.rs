@@ -54,9 +54,6 @@ pub(super) struct CallGuard {
     /// Folders that git ignored before the call.
     #[serde(default)]
     pub(super) left_out: Vec<String>,
-    /// Changes back to the states before earlier calls, for guarded files that those calls had changed before this one.
-    #[serde(default)]
-    pub(super) inherited: Vec<FileChange>,
     /// Changes that restore the files that were set aside, once the call has ended.
     pub(super) set_aside: Vec<FileChange>,
 }
@@ -101,6 +98,13 @@ impl CallGuard {
     pub(super) fn with(self, guarded: &GuardedPaths, left_out: &[SafePath]) -> Self {
         let left_out = left_out.iter().map(|folder| folder.shown(true)).collect();
         Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), left_out, ..self }
+    }
+
+    /// Adds the targets known to the guard of a call that already runs: the call may have removed a guarded link.
+    pub(super) fn add_leads_of(&mut self, earlier: &Self) {
+        let missing = earlier.leads.iter().filter(|lead| !self.leads.contains(lead)).cloned();
+        let missing: Vec<Lead> = missing.collect();
+        self.leads.extend(missing);
     }
 
     pub(super) fn names(&self) -> GuardedNames {

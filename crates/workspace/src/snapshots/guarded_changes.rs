@@ -84,7 +84,8 @@ impl SessionRecord {
             for (below, stamp) in seen.entries {
                 let is_new =
                     stamp.kind != Kind::Folder && !tree.entries.contains_key(&below) && before.is_new(tree, &below);
-                let is_kept = before.external.contains_key(&root.path.join(OsStr::from_bytes(&below)));
+                let decided = before.external.get(&root.path.join(OsStr::from_bytes(&below)));
+                let is_kept = decided.is_some_and(Option::is_some);
                 if is_new && !is_kept && guard.covers(tree, &below, &self.names, &now) {
                     removed = removed.and(remove(root, &SafePath { place: root.place, below }));
                 }

@@ -8,6 +8,7 @@
 //!   shared by all sessions.
 //! - `base`: initial state of a call, owned by the call. A client's unsaved texts are the old contents that undo
 //!   restores. Also attributes changes to calls if several sessions change the same files concurrently.
+//! - `baseline`: corrects the initial state by the state before calls that run already.
 //! - `ignored_folders`: folders that git ignores or in which it stores its data; only names are recorded, not contents.
 //!   Also recognises harmless git settings.
 //! - `root`: access to a tree without following links, and the encoding of paths.
@@ -27,6 +28,7 @@
 //! in ignored folders.
 
 mod base;
+mod baseline;
 mod blobs;
 mod config;
 mod guard;
@@ -183,9 +185,9 @@ impl FileSnapshots {
         let recording = self.work(running.session, "record the changes of the call", move |record| {
             // Files set aside by one check must not appear as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
-            before.external = lock(&running.overlaps).external_states(running.session, &running.call);
+            (before.external, before.checked) = lock(&running.overlaps).external_states(running.session, &running.call);
             let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
-            lock(&running.overlaps).note(running.session, &set_aside.changes);
+            lock(&running.overlaps).note_check(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
             // Only other sessions have recorded the initial state of these changes.
             record.adopt(own.continued_from)?;
@@ -246,9 +248,9 @@ impl Snapshots for FileSnapshots {
                 let is_unscoped = paths.is_none();
                 lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), is_unscoped);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
-                let before = record.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?;
-                let inherited = lock(&running.overlaps).scanned(session, &before, &record.guarded);
-                record.store_inherited(&before, inherited)?;
+                let earlier = || lock(&running.overlaps).earlier(session, &call_id);
+                let before = record.before(&workspace, &call_id, paths.as_deref(), unsaved, guard, earlier)?;
+                lock(&running.overlaps).scanned(session, &before);
                 Ok((before, running))
             });
             let (mut before, running) = recording.await?;
@@ -267,11 +269,12 @@ impl Snapshots for FileSnapshots {
         call: &'a CallId,
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let (workspace, call) = (workspace.clone(), call.clone());
-        let overlaps = Arc::clone(&self.overlaps);
+        let (overlaps, checks) = (Arc::clone(&self.overlaps), Arc::clone(&self.checks));
         self.work(session, "determine the changes of the call", move |record| {
+            let _alone = lock(&checks);
             let states = lock(&overlaps).set_aside.clone();
             let changes = record.unfinished(&workspace, &call, states)?;
-            lock(&overlaps).note_recovered(&changes.set_aside.changes);
+            lock(&overlaps).note_recovered(session, &changes.set_aside.changes);
             Ok(changes)
         })
     }

@@ -33,6 +33,7 @@ use agentd_core::{
 
 use super::{
     base::{self, BaseState, ExternalStates, from_external, safe_paths_of, scope},
+    baseline::EarlierCalls,
     blobs,
     config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
@@ -100,6 +101,7 @@ impl SessionRecord {
         paths: Option<&[String]>,
         unsaved: HashMap<String, Vec<u8>>,
         (names, guard, is_checked): (GuardedNames, CallGuard, bool),
+        earlier: impl FnOnce() -> EarlierCalls,
     ) -> io::Result<BaseState> {
         self.names = names;
         let project = workspace.project.iter().map(|mount| (mount.writable, &mount.path));
@@ -129,13 +131,18 @@ impl SessionRecord {
             let (mut notes, _gate) = self.scan_with_space(&store, &roots, &[])?;
             notes.extend(self.full_note());
             store.blobs.sync_contents()?;
-            let guard = guard.with(&self.guarded, &self.left_out);
+            let (mut guard, earlier) = (guard.with(&self.guarded, &self.left_out), earlier());
+            earlier.baselines.iter().for_each(|earlier| guard.add_leads_of(&earlier.guard));
             guard.write(&marker.with_extension(GUARD))?;
             let guard = Some(guard).filter(CallGuard::is_due);
-            self.mark(&marker)?;
+            let mut trees = self.trees.clone();
+            if let Some(guard) = &guard {
+                trees.iter_mut().for_each(|tree| *tree = earlier.corrected(tree, (guard, &self.names, &self.guarded)));
+            }
+            self.mark(&marker, &trees)?;
             let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out)).into();
             let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
-            let before = BaseState::new(call, false, self.trees.clone(), &self.names);
+            let before = BaseState::new(call, false, trees, &self.names);
             BaseState { notes, ignored, guard, closed, unchecked, ..before }
         };
         if let Some(paths) = paths.filter(|_| is_checked) {
@@ -144,14 +151,6 @@ impl SessionRecord {
         File::open(self.folder.join("calls"))?.sync_all()?;
         before.pulse = Some(Heartbeat::start(&self.heartbeat_file())?);
         Ok(before)
-    }
-
-    /// Stores the states before earlier calls, for the check that a crash prevents.
-    pub(super) fn store_inherited(&self, before: &BaseState, inherited: Vec<FileChange>) -> io::Result<()> {
-        let Some(mut guard) = before.guard.clone().filter(|_| !inherited.is_empty()) else { return Ok(()) };
-        record::add_to_manifest(&self.folder, &record::contents_of(&inherited))?;
-        guard.inherited = inherited;
-        guard.write(&self.marker(&before.call).with_extension(GUARD))
     }
 
     /// Note about files for which there is no space, even after old contents were removed.
@@ -183,18 +182,20 @@ impl SessionRecord {
     }
 
     /// Stores the trees before a call. The session's own tree comes last, because its file marks the scan as complete.
-    fn mark(&mut self, marker: &Path) -> io::Result<()> {
-        let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
+    fn mark(&mut self, marker: &Path, trees: &[Arc<Tree>]) -> io::Result<()> {
+        let mounted: Vec<&Arc<Tree>> = trees.iter().filter(|tree| tree.place.is_mounted()).collect();
         for (at, tree) in mounted.iter().enumerate() {
             let name = marker.with_extension(extension_of(OF_PROJECT, at));
             match tree.skip_reason {
-                None => self.store.projects.keep(tree, &self.store.blobs, &name)?,
-                Some(_) => record::write(&name, false, [tree.as_ref()])?,
+                None if self.trees.iter().any(|scanned| Arc::ptr_eq(scanned, tree)) => {
+                    self.store.projects.keep(tree, &self.store.blobs, &name)?;
+                }
+                _ => record::write(&name, false, [tree.as_ref()])?,
             }
         }
         let named: Vec<PathBuf> = mounted.iter().map(|tree| tree.path.clone()).collect();
         let only_name: Vec<Tree> = mounted.iter().map(|tree| Tree::new(tree.place, tree.path.clone())).collect();
-        let own = self.trees.iter().filter(|tree| !tree.place.is_mounted()).map(Arc::as_ref);
+        let own = trees.iter().filter(|tree| !tree.place.is_mounted()).map(Arc::as_ref);
         let all: Vec<&Tree> = own.chain(&only_name).collect();
         let scan = self.folder.join("look");
         if !self.saved || self.named != named {
@@ -255,7 +256,6 @@ impl SessionRecord {
         let guard = CallGuard::read(&marker.with_extension(GUARD))?;
         self.names = guard.names();
         let earlier = guard.set_aside.clone();
-        let external = base::states(&guard.inherited).chain(external).collect();
         let ignored = IgnoredFolders::unread(&guard.left_out).into();
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
         let before = BaseState { guard, ignored, external, ..BaseState::new(call, record.scoped, trees, &self.names) };
@@ -333,8 +333,9 @@ impl SessionRecord {
             }
         }
         notes.extend(unstored.into_iter().map(|(reason, paths)| self.config.note(reason, &paths)));
-        let mut files =
-            from_external(differences.into_iter().map(|difference| difference.change).collect(), &before.external);
+        let others =
+            before.checked.iter().chain(&before.external).map(|(path, state)| (path.clone(), state.clone())).collect();
+        let mut files = from_external(differences.into_iter().map(|difference| difference.change).collect(), &others);
         // The old content of an unsaved file is its unsaved text.
         files.retain_mut(|change| {
             let unsaved = before.unsaved.get(&change.path).zip(change.before.as_mut());
