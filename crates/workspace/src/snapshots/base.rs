@@ -245,7 +245,9 @@ impl Overlaps {
         earlier.extend(own.ended.take().into_iter().flatten());
         let mut baselines = Vec::new();
         for (baseline, external) in earlier {
-            external.into_iter().for_each(|(path, state)| drop(own.external.entry(path).or_insert(state)));
+            for (path, state) in external {
+                own.external.entry(path).or_insert(state);
+            }
             baselines.push(baseline);
         }
         EarlierCalls { baselines, decided: own.external.keys().cloned().collect() }
