@@ -31,7 +31,7 @@ pub(crate) struct Mention {
 /// A file or folder that a mention refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MentionTarget {
-    /// A whole file.
+    /// A file, without a range.
     File(PathBuf),
     /// A range of lines in a file.
     Lines { path: PathBuf, lines: LineRange },

@@ -20,7 +20,7 @@ const MAX_NOTIFICATION: usize = 120;
 /// Method of getting the user's attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attention {
-    /// No signal.
+    /// No signal is sent.
     Off,
     /// The bell, which terminals and tmux show in their own ways.
     Bell,

@@ -142,7 +142,7 @@ async fn non_public_addresses_are_refused_unless_allowed() {
     for (result, parts) in results.iter().zip([
         ["127.0.0.1 is not public (this machine)", "fetch.allow in web.yaml"],
         ["\"localhost\" leads to", "is not public (this machine)"],
-        ["where clouds keep their metadata", "only the user can allow this address"],
+        ["link-local, used for cloud metadata", "only the user can allow this address"],
         ["before the @", "use a full address"],
         ["relative URL without a base", "https://example.org/page"],
         ["E_UNKNOWN_TOOL", "tool"],

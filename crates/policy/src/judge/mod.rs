@@ -217,7 +217,7 @@ struct PartVerdict {
     /// Wider rules that the user may choose instead.
     wider: Vec<String>,
     granted_by: Option<String>,
-    /// Patterns that matched.
+    /// Patterns of rules that matched.
     matched: Vec<String>,
 }
 

@@ -1,7 +1,13 @@
 //! After an unreviewed command, a planted file remains if and only if no other program runs or loads the file,
 //! regardless of its name, its depth, and links to it.
 
-use agentd_core::{folder::Mounts, guarded::GuardedNames, ids::CallId, ports::FilesBefore, undo::UndoOutcome};
+use agentd_core::{
+    folder::Mounts,
+    guarded::GuardedNames,
+    ids::CallId,
+    ports::{Changes, FilesBefore},
+    undo::UndoOutcome,
+};
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -353,6 +359,24 @@ async fn files_planted_by_an_earlier_call_are_not_restored_by_the_checks_of_late
             assert_eq!(fs::read_to_string(path).unwrap_or_default(), "of the user", "{order:?}, {crash}, {nested}");
         }
     }
+}
+
+/// The check of a later call leaves a planted file to the check of the planting call, which may need the file until then.
+#[tokio::test]
+async fn file_planted_by_a_running_call_is_removed_by_its_own_check() {
+    let (bench, snapshots) = unreviewed().await;
+    let planting = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
+    let planted = bench.real("/project/planted.code-workspace");
+    fs::write(&planted, "planted").unwrap();
+    let later = snapshots.before(&call_of_new_session(&bench).await, None).await.unwrap();
+    fs::write(bench.real("/project/own.txt"), "own").unwrap();
+    let Changes { files, set_aside, .. } = later.after.await.unwrap();
+    let paths: Vec<_> = files.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!((paths.as_slice(), set_aside.files.len()), (["/project/own.txt"].as_slice(), 0));
+    assert!(planted.exists());
+    let set_aside = planting.after.await.unwrap().set_aside;
+    assert_eq!(set_aside.files.len(), 1);
+    assert!(!planted.exists());
 }
 
 /// Another program swaps the folder and the link while the calls of one session are checked. The check of a concurrent

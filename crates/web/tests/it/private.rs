@@ -30,7 +30,7 @@ async fn private_addresses_are_not_contacted() {
         (format!("http://inside.test:{port}/"), "\"inside.test\" leads to 127.0.0.2, which is not public"),
         (format!("http://both.test:{port}/"), "leads to 127.0.0.2"),
         (format!("http://mapped.test:{port}/"), "is not public (this machine)"),
-        ("http://meta.test/latest/meta-data/".to_owned(), "where clouds keep their metadata"),
+        ("http://meta.test/latest/meta-data/".to_owned(), "link-local, used for cloud metadata"),
         ("http://nowhere.test/".to_owned(), "the name has no address"),
         ("http://unknown.test/".to_owned(), "no such name"),
     ] {

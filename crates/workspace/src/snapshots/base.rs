@@ -21,7 +21,7 @@ use super::{
     ignored_folders::IgnoredFolders,
     record::Heartbeat,
     root::{Kind, Root, SafePath},
-    tree::{Content, Difference, SkipReason, Tree},
+    tree::{Content, Difference, Entry, SkipReason, Tree},
 };
 use crate::{
     backend::client::FileClient,
@@ -50,6 +50,10 @@ pub(super) struct BaseState {
     /// States created by the checks of other calls since the scan. They are not the call's changes, but they do not
     /// justify a change to a guarded file.
     pub(super) checked: ExternalStates,
+    /// Calls that ran during the first scan and still run.
+    pub(super) earlier: Vec<Arc<Baseline>>,
+    /// Trees as scanned, without the corrections for these calls.
+    pub(super) scanned: Vec<Arc<Tree>>,
     /// Guarded paths that the call cannot change. `unchecked` is the reason why more may exist.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
@@ -75,6 +79,32 @@ impl BaseState {
     pub(super) fn is_new(&self, tree: &Tree, below: &[u8]) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.has_seen(tree, below, &self.names))
             || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
+    }
+
+    /// Returns the tree with the states that users have decided since the scan.
+    pub(super) fn with_decisions(&self, tree: &Arc<Tree>) -> Arc<Tree> {
+        let mut decided = Arc::clone(tree);
+        for (path, state) in self.external.iter().filter(|_| tree.place.is_mounted() && self.guard.is_some()) {
+            let Ok(below) = path.strip_prefix(&tree.path) else { continue };
+            let below = below.as_os_str().as_bytes();
+            let entries = &mut Arc::make_mut(&mut decided).entries;
+            match state.as_ref().map(Entry::of_state) {
+                Some(Some(entry)) => drop(entries.insert(below.to_vec(), entry)),
+                Some(None) => {}
+                None => drop(entries.remove(below)),
+            }
+        }
+        decided
+    }
+
+    /// Returns true if the first scan found the same state of a path, although the state before the call was another.
+    pub(super) fn was_scanned(&self, below: &[u8], now: &Tree) -> bool {
+        let scanned = self.scanned.iter().find(|scanned| scanned.place == now.place && scanned.path == now.path);
+        let present = |tree: &Tree| tree.entries.get(below).filter(|entry| entry.content != Content::Absent).cloned();
+        scanned.is_some_and(|scanned| match (present(scanned), present(now)) {
+            (Some(was), Some(now)) => was.is_same(&now),
+            (was, now) => was.is_none() && now.is_none(),
+        })
     }
 
     /// Returns the sorted paths whose contents are not stored.
@@ -264,10 +294,14 @@ impl Overlaps {
         self.calls.iter_mut().find(|running| running.session == session && running.call == *call)
     }
 
-    /// Returns the states created in other sessions since a call began, by users and by checks.
-    pub(super) fn external_states(&mut self, session: SessionId, call: &CallId) -> (ExternalStates, ExternalStates) {
-        let running = self.running(session, call);
-        running.map(|running| (running.external.clone(), running.checked.clone())).unwrap_or_default()
+    /// Adds what happened in other sessions since the first scan of a call.
+    pub(super) fn update(&mut self, session: SessionId, before: &mut BaseState) {
+        if let Some(running) = self.running(session, &before.call) {
+            before.external.clone_from(&running.external);
+            before.checked.clone_from(&running.checked);
+        }
+        let running = || self.calls.iter().filter_map(|call| call.baseline.as_ref());
+        before.earlier.retain(|earlier| running().any(|baseline| Arc::ptr_eq(earlier, baseline)));
     }
 
     /// Records the states created by the check of an interrupted call, which may follow the first scans of running calls.

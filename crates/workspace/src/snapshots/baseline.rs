@@ -4,7 +4,13 @@
 //! change them back afterwards. Without the correction, the check of the later call would restore a planted file, or
 //! accept that a file of the user is missing.
 
-use std::{collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use agentd_core::guarded::GuardedNames;
 
@@ -12,21 +18,22 @@ use super::{
     base::BaseState,
     guard::{CallGuard, GuardedPaths},
     ignored_folders::IgnoredFolders,
-    root::SafePath,
+    leads::leads_to_cache,
+    root::{Kind, Root, SafePath},
     tree::{Content, Tree},
 };
 
 /// State before a running call that is checked when it ends.
 #[derive(Debug)]
 pub(super) struct Baseline {
-    trees: Vec<Arc<Tree>>,
+    pub(super) trees: Vec<Arc<Tree>>,
     ignored: Arc<IgnoredFolders>,
     names: GuardedNames,
     pub(super) guard: CallGuard,
 }
 
 /// Calls that may have changed guarded files before the first scan of a call.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct EarlierCalls {
     pub(super) baselines: Vec<Arc<Baseline>>,
     /// Real paths whose states users have decided since. The scanned states of these paths remain.
@@ -41,6 +48,14 @@ impl Baseline {
         Some(Arc::new(Self { trees, ignored, names, guard }))
     }
 
+    /// Returns true if the check of this call covers a path.
+    pub(super) fn checks(&self, path: &Path, guarded: &GuardedPaths) -> bool {
+        self.trees.iter().filter(|tree| tree.skip_reason.is_none()).any(|tree| {
+            let below = path.strip_prefix(&tree.path).ok().map(|below| below.as_os_str().as_bytes());
+            below.is_some_and(|below| self.guard.covers(tree, below, &self.names, guarded))
+        })
+    }
+
     /// Returns true if a path that is missing in a tree did not exist before the call.
     fn is_new(&self, tree: &Tree, below: &[u8]) -> bool {
         self.guard.has_seen(tree, below, &self.names)
@@ -53,6 +68,7 @@ impl EarlierCalls {
     pub(super) fn corrected(
         &self,
         tree: &Arc<Tree>,
+        roots: &[Root],
         (guard, names, guarded): (&CallGuard, &GuardedNames, &GuardedPaths),
     ) -> Arc<Tree> {
         let is_recorded = |tree: &&Arc<Tree>| tree.place.is_mounted() && tree.skip_reason.is_none();
@@ -72,9 +88,11 @@ impl EarlierCalls {
                         Some(entry) => !matches!(entry.content, Content::Unstored(_)),
                         None => !below.is_empty() && earlier.is_new(was, below),
                     };
-                    let is_checked = guard.covers(tree, &found.below, names, guarded)
-                        && earlier.guard.covers(was, below, &earlier.names, guarded);
-                    if !is_known || !is_checked || self.decided.contains(&real) {
+                    let is_checked = guard.covers(tree, &found.below, names, guarded) && earlier.checks(&real, guarded);
+                    let is_new_link = entry.is_none() && found.was.is_some_and(|stamp| stamp.kind == Kind::Link);
+                    let leads_to_cache = |root: &Root| leads_to_cache(root, &found.below, names);
+                    let root = roots.iter().find(|root| root.place == tree.place).filter(|_| is_new_link);
+                    if !is_known || !is_checked && !root.is_some_and(leads_to_cache) || self.decided.contains(&real) {
                         continue;
                     }
                     let tree = Arc::make_mut(&mut corrected);

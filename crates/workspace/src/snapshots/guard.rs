@@ -10,6 +10,7 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use agentd_core::{
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::{failure::if_there, path::PathPlace};
 
-const TOO_MANY: &str = "the project has too many git-ignored folders, or they are nested too deeply";
+const TOO_MANY: &str = "the project has too many git-ignored folders, or folders that are nested too deeply";
 /// Maximum number of guarded paths that are protected before a command. Further paths are only checked when the command
 /// ends.
 const MAX_CLOSED: usize = 2000;
@@ -100,8 +101,12 @@ impl CallGuard {
         Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), left_out, ..self }
     }
 
-    /// Adds the targets known to the guard of a call that already runs: the call may have removed a guarded link.
-    pub(super) fn add_leads_of(&mut self, earlier: &Self) {
+    /// Corrects the state before this call by that before a call that already runs, in the trees of that call. It may
+    /// have removed a guarded link, created a repository for the time of the scan, or closed a folder.
+    pub(super) fn correct(&mut self, earlier: &Self, trees: &[Arc<Tree>]) {
+        let is_of_earlier = |path: &Path| trees.iter().any(|tree| path.starts_with(&tree.path));
+        self.leads.retain(|lead| !lead.is_git || earlier.leads.contains(lead) || !is_of_earlier(&lead.path));
+        self.unopened.retain(|path| earlier.unopened.contains(path) || !is_of_earlier(path));
         let missing = earlier.leads.iter().filter(|lead| !self.leads.contains(lead)).cloned();
         let missing: Vec<Lead> = missing.collect();
         self.leads.extend(missing);

@@ -86,7 +86,10 @@ impl SessionRecord {
                     stamp.kind != Kind::Folder && !tree.entries.contains_key(&below) && before.is_new(tree, &below);
                 let decided = before.external.get(&root.path.join(OsStr::from_bytes(&below)));
                 let is_kept = decided.is_some_and(Option::is_some);
-                if is_new && !is_kept && guard.covers(tree, &below, &self.names, &now) {
+                let scanned = before.scanned.iter().find(|scanned| scanned.path == tree.path);
+                let is_of_another =
+                    scanned.and_then(|scanned| scanned.entries.get(&below)).is_some_and(|was| was.stamp == stamp);
+                if is_new && !is_kept && !is_of_another && guard.covers(tree, &below, &self.names, &now) {
                     removed = removed.and(remove(root, &SafePath { place: root.place, below }));
                 }
             }
@@ -95,7 +98,7 @@ impl SessionRecord {
     }
 
     /// Returns true if a change to a guarded file does not cause any additional program to run.
-    fn is_acceptable(&self, roots: &[Root], change: &FileChange) -> bool {
+    pub(super) fn is_acceptable(&self, roots: &[Root], change: &FileChange) -> bool {
         self.is_harmless(change) || self.was_deleted_with_folder(roots, change)
     }
 

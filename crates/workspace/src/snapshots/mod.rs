@@ -185,7 +185,7 @@ impl FileSnapshots {
         let recording = self.work(running.session, "record the changes of the call", move |record| {
             // Files set aside by one check must not appear as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
-            (before.external, before.checked) = lock(&running.overlaps).external_states(running.session, &running.call);
+            lock(&running.overlaps).update(running.session, &mut before);
             let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
             lock(&running.overlaps).note_check(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);

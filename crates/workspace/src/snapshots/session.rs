@@ -16,9 +16,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ffi::OsStr,
     fs::{self, File},
     io,
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -132,18 +133,21 @@ impl SessionRecord {
             notes.extend(self.full_note());
             store.blobs.sync_contents()?;
             let (mut guard, earlier) = (guard.with(&self.guarded, &self.left_out), earlier());
-            earlier.baselines.iter().for_each(|earlier| guard.add_leads_of(&earlier.guard));
+            earlier.baselines.iter().for_each(|earlier| guard.correct(&earlier.guard, &earlier.trees));
             guard.write(&marker.with_extension(GUARD))?;
             let guard = Some(guard).filter(CallGuard::is_due);
             let mut trees = self.trees.clone();
             if let Some(guard) = &guard {
-                trees.iter_mut().for_each(|tree| *tree = earlier.corrected(tree, (guard, &self.names, &self.guarded)));
+                trees
+                    .iter_mut()
+                    .for_each(|tree| *tree = earlier.corrected(tree, &roots, (guard, &self.names, &self.guarded)));
             }
             self.mark(&marker, &trees)?;
             let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out)).into();
             let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
             let before = BaseState::new(call, false, trees, &self.names);
-            BaseState { notes, ignored, guard, closed, unchecked, ..before }
+            let scanned = if earlier.baselines.is_empty() { Vec::new() } else { self.trees.clone() };
+            BaseState { notes, ignored, guard, closed, unchecked, scanned, earlier: earlier.baselines, ..before }
         };
         if let Some(paths) = paths.filter(|_| is_checked) {
             before.unchecked = self.approval_reason(&Root::all(workspace)?, paths)?;
@@ -309,6 +313,7 @@ impl SessionRecord {
         let (mut differences, mut guarded) = (Vec::new(), Vec::new());
         for tree in &before.trees {
             if let Some(now) = now.iter().find(|now| now.place == tree.place && now.path == tree.path) {
+                let tree = &before.with_decisions(tree);
                 if Arc::ptr_eq(tree, now) {
                     continue;
                 }
@@ -321,7 +326,15 @@ impl SessionRecord {
                 if let Some(guard) = &before.guard {
                     let is_guarded =
                         |found: &mut Difference| guard.covers(tree, &found.below, &self.names, &self.guarded);
-                    guarded.extend(found.extract_if(.., is_guarded).map(|found| found.change));
+                    // A running call is checked later; what a check accepts is not a change of this call.
+                    let is_of_another = |found: &Difference| {
+                        let path = tree.path.join(OsStr::from_bytes(&found.below));
+                        let is_checked_later = || before.earlier.iter().any(|call| call.checks(&path, &self.guarded));
+                        before.was_scanned(&found.below, now)
+                            && (is_checked_later() || self.is_acceptable(&roots, &found.change))
+                    };
+                    let due = found.extract_if(.., is_guarded).filter(|found| !is_of_another(found));
+                    guarded.extend(due.map(|found| found.change));
                 }
                 differences.extend(found);
             }

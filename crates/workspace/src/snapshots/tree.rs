@@ -82,6 +82,24 @@ impl Entry {
         Self { stamp: Stamp::default(), content: Content::Absent, fresh: false }
     }
 
+    /// Creates the entry of a recorded state. Returns `None` if its hash is invalid.
+    pub(super) fn of_state(state: &FileState) -> Option<Self> {
+        let (kind, content) = match state.kind {
+            FileKind::Folder => (Kind::Folder, Content::Folder),
+            FileKind::Link => (Kind::Link, Content::Stored(blobs::read_hash(&state.hash)?, state.size)),
+            FileKind::File => (Kind::File, Content::Stored(blobs::read_hash(&state.hash)?, state.size)),
+        };
+        Some(Self { stamp: Stamp { kind, mode: state.mode, ..Stamp::default() }, content, fresh: false })
+    }
+
+    /// Returns true if two scans found the same content, type and mode.
+    pub(super) fn is_same(&self, later: &Self) -> bool {
+        match (&self.content, &later.content) {
+            (Content::Unstored(_), _) | (_, Content::Unstored(_)) => self.stamp == later.stamp,
+            (old, new) => (old, self.stamp.kind, self.stamp.mode) == (new, later.stamp.kind, later.stamp.mode),
+        }
+    }
+
     /// Returns the state as recorded in a change.
     pub(super) fn state(&self) -> Option<FileState> {
         let mode = self.stamp.mode;
@@ -117,14 +135,10 @@ impl Tree {
         if self.skip_reason.is_some() || later.skip_reason.is_some() {
             return Vec::new();
         }
-        let is_same = |was: &Entry, now: &Entry| match (&was.content, &now.content) {
-            (Content::Unstored(_), _) | (_, Content::Unstored(_)) => was.stamp == now.stamp,
-            (old, new) => (old, was.stamp.kind, was.stamp.mode) == (new, now.stamp.kind, now.stamp.mode),
-        };
         let mut differences = Vec::new();
         for (below, now) in later.present() {
             let was = self.entries.get(below).filter(|entry| entry.content != Content::Absent);
-            if !was.is_some_and(|was| is_same(was, now)) {
+            if !was.is_some_and(|was| was.is_same(now)) {
                 differences.push(self.difference(below, was, Some(now)));
             }
         }
