@@ -48,7 +48,7 @@ macro_rules! commands {
             /// Runs the command.
             ///
             /// # Errors
-            /// A [`crate::failure::Failure`] with the exit code, or an [`std::io::Error`] from standard output.
+            /// Returns a [`crate::failure::Failure`] with the exit code, or an [`std::io::Error`] from standard output.
             pub(crate) async fn handle(self) -> anyhow::Result<Exit> {
                 match self.command {
                     $(Command::$name(args) => $handle(&self.global, *args).await,)*

@@ -142,7 +142,7 @@ fn create_locked(path: &Path, socket: Option<&Path>) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Makes the kernel report the daemon's process id to clients. On failure, clients fall back to the well-known socket
+/// Makes the kernel report the daemon's process ID to clients. On failure, clients fall back to the well-known socket
 /// paths.
 fn name_holder(lock: &File) {
     if let Err(error) = lock_file::hold(lock) {
@@ -166,7 +166,7 @@ fn broken(path: &Path, error: io::Error) -> Failure {
     Failure::broken(format!("could not lock {}", path.display())).with_source(error).with_hint(HINT)
 }
 
-/// Builds the error for a lock that another daemon holds. The process id is unknown if that daemon has not written it
+/// Builds the error for a lock that another daemon holds. The process ID is unknown if that daemon has not written it
 /// yet.
 fn already_running(path: &Path, record: Option<LockRecord>) -> Failure {
     let holder = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();

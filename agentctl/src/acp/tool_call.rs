@@ -205,7 +205,7 @@ const MAX_EDIT_BYTES: usize = 256 * 1024;
 /// Maximum number of shown changes in one patch.
 const MAX_CHANGES: usize = 50;
 
-/// Where a file's content before a call can be found.
+/// Place at which a file's content before a call can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PriorContent {
     /// The call has not run yet, so the disk has the old content.

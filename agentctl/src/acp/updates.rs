@@ -70,7 +70,7 @@ pub(super) struct Updates {
     roots: SessionRoots,
     features: EditorFeatures,
     pub(super) limits: Limits,
-    /// Where the content of a file before a call can be found.
+    /// Place at which the content of a file before a call can be found.
     before: PriorContent,
     /// Context windows by slot.
     pub(super) windows: HashMap<Slot, u64>,
@@ -86,7 +86,7 @@ pub(super) struct Updates {
     cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
     /// Kind of the last text if it was sent and then discarded: true for reasoning, false for an answer. Cleared by the
-    /// next update.
+    /// next text or tool call.
     discarded: Option<bool>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,

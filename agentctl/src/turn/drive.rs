@@ -72,7 +72,8 @@ pub(crate) struct Person<'a> {
 /// turn, or the user postponed an answer to do something else ([`Asker::leaves`]).
 ///
 /// # Errors
-/// A [`Failure`] if the daemon is lost or refuses the turn, or the user left; an [`std::io::Error`] of the renderer.
+/// Returns a [`Failure`] if the daemon is lost or refuses the turn, or if the user left, and an [`std::io::Error`] of
+/// the renderer.
 pub(crate) async fn drive<L: Line>(
     line: &mut L,
     renderer: &mut dyn Renderer,

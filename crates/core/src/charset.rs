@@ -57,7 +57,7 @@ impl Charset {
 /// character.
 ///
 /// # Errors
-/// The kind of the file, if the file is not text.
+/// Returns the kind of the file if the file is not text.
 pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
     const BINARY: &str = "binary data";
     let mark = Encoding::for_bom(bytes).map(|(encoding, bom)| Charset { encoding, bom, sure: true });
@@ -102,7 +102,7 @@ pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
 /// Decodes a whole file into one text with `\n` line endings.
 ///
 /// # Errors
-/// The kind of the file, if the file is not text.
+/// Returns the kind of the file if the file is not text.
 pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     let charset = detect(bytes, true)?;
     let (text, _) = charset.encoding.decode_without_bom_handling(&bytes[charset.bom..]);

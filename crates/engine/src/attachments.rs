@@ -170,7 +170,7 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
         sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, ..NoticeSource::default() });
     }
     if attached.len() > named.len() {
-        lines.push(format!("- and {} earlier files", attached.len() - named.len()));
+        lines.push(format!("- and {} earlier", attached.len() - named.len()));
     }
     let pictures = named.iter().filter_map(|file| file.picture.clone()).collect();
     Some(ItemBody::Notice { text: lines.join("\n"), topic: NoticeTopic::Files, sources, pictures })
@@ -291,7 +291,7 @@ mod tests {
     fn only_the_newest_files_are_listed() {
         let many_files: Vec<Attachment> = (0..100).map(|n| file(&format!("uploads/{n}"), None)).collect();
         let lines = lines(&many_files, 100_000);
-        assert!(lines.contains("- uploads/99: read_file opens it\n- and 80 earlier files"), "{lines}");
+        assert!(lines.contains("- uploads/99: read_file opens it\n- and 80 earlier"), "{lines}");
         assert!(!lines.contains("uploads/79"), "{lines}");
     }
 

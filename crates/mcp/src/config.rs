@@ -155,8 +155,8 @@ pub enum Sampling {
 /// Defaults for the tools of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
-    /// True to always offer the tools to models, false to offer them only when mentioned. With `None`, the tools are
-    /// offered if they fit the limits.
+    /// True to always offer the tools to models, false to offer them only after they are mentioned or found by a
+    /// search. With `None`, the tools are offered if they fit the limits.
     pub always_available: Option<bool>,
     /// Effect of a call, set by the user.
     pub effect: Option<Effect>,

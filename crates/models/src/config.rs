@@ -102,7 +102,8 @@ pub struct ModelConfig {
     /// True if the model accepts pictures. With `None`, the server's report applies. Ignored for `llamacpp`, which does
     /// not support pictures.
     pub sees_pictures: Option<bool>,
-    /// Reasoning mode. With `None`, adaptive if the server reports support. For `anthropic` and `responses`.
+    /// Reasoning mode. With `None`, the mode is adaptive if the server reports support. For `anthropic` and
+    /// `responses`.
     pub thinking: Option<Thinking>,
     /// Effort of answers. With `None`, the server's default applies. For `anthropic` and `responses`.
     pub effort: Option<Effort>,

@@ -25,7 +25,7 @@ pub struct GlobalRules {
     pub default_action: Option<Action>,
     /// Patterns that are matched against the arguments of every tool.
     pub risk_patterns: Option<RiskPatterns>,
-    /// Names of files that other programs run or load, in addition to the built-in names.
+    /// Names of files that other programs run or obey, in addition to the built-in names.
     pub guarded_names: Option<Vec<String>>,
 }
 

@@ -220,7 +220,7 @@ impl PrefixScope<'_> {
         })
     }
 
-    /// Returns true if the target is an output file: in the session's folders or in `/tmp`, and not run or loaded by
+    /// Returns true if the target is an output file: in the session's folders or in `/tmp`, and not run or obeyed by
     /// any program.
     pub(super) fn takes_output(&self, target: &Word) -> bool {
         let text = target.text.as_str();
@@ -234,7 +234,7 @@ impl PrefixScope<'_> {
             && self.is_unguarded(text)
     }
 
-    /// Returns true if no other program runs or loads the path on its own initiative.
+    /// Returns true if no other program runs or obeys the path on its own initiative.
     pub(super) fn is_unguarded(&self, path: &str) -> bool {
         files::path(path, self.roots, self.guarded).is_none()
     }

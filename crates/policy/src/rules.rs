@@ -129,7 +129,7 @@ impl Rules {
         })
     }
 
-    /// Returns the names of files that other programs run or load: the built-in names and those from the rule files.
+    /// Returns the names of files that other programs run or obey: the built-in names and those from the rule files.
     pub fn guarded(&self) -> &GuardedNames {
         &self.guarded
     }

@@ -98,7 +98,7 @@ pub(super) struct AccessPaths {
 }
 
 impl AccessPaths {
-    /// Removes write access according to the confinement. `guarded` contains paths that other programs run or load.
+    /// Removes write access according to the confinement. `guarded` contains paths that other programs run or obey.
     pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
         match confinement {
             // Nothing can be changed, but all paths remain readable.
@@ -111,7 +111,7 @@ impl AccessPaths {
         }
     }
 
-    /// Makes paths in the user's writable folders read-only if programs run or load them automatically.
+    /// Makes paths in the user's writable folders read-only if programs run or obey them automatically.
     fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
         // An added folder at a hidden path, such as `~/.config` or `.github`, is made read-only as a whole.
         let is_hidden =

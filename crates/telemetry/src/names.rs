@@ -78,7 +78,7 @@ pub struct TraceContext {
     pub trace_id: [u8; 16],
     /// Span of the client that is the turn's parent.
     pub parent: Option<[u8; 8]>,
-    /// False if the client does not record its trace. In that case, the turn is not exported.
+    /// False if the client does not record its trace. In that case, the turn's spans are not exported.
     pub is_sampled: bool,
 }
 

@@ -50,7 +50,7 @@ pub enum HardLinks {
     Split,
     /// Rejects the command. Nothing runs.
     Refuse,
-    /// Leaves the files unchanged. The command may change files outside the project.
+    /// Does not replace the files. The command may change files outside the project.
     Allow,
 }
 

@@ -75,7 +75,7 @@ impl UnreadEntries {
 }
 
 impl Walk {
-    /// Creates options for a walk without a depth limit.
+    /// Creates options for a walk with the maximum depth.
     pub fn whole(include_ignored: bool) -> Self {
         Self { max_depth: MAX_DEPTH, include_ignored, include_daemon_areas: false }
     }

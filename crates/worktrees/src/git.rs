@@ -289,7 +289,7 @@ const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // These options do not name programs, but would change the merge strategy.
+    // These options do not name programs, but would change the kind of merge, such as to a squash.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";

@@ -88,7 +88,7 @@ calls! {
     /// Reads pages, sheets or slides of a document.
     ///
     /// # Errors
-    /// As for [`Self::index_documents`]; also if the document cannot be read.
+    /// Fails as [`Self::index_documents`] does, and if the document cannot be read.
     fn read_document(session: &str, path: &str, range: PartRange, password: Option<&Password>) -> Reading =
         documents.read(v1::ReadDocumentRequest {
             session: session.to_owned(),

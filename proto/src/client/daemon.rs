@@ -376,7 +376,7 @@ impl WatchStream {
     /// Returns the next event, or `None` after the last. Events of unknown kinds are skipped.
     ///
     /// # Errors
-    /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
+    /// Fails with [`ClientErrorKind::Lost`], or with `ShuttingDown` when the daemon stops.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>, ClientError> {
         next_known(&mut self.0, WatchEvent::try_from).await
     }

@@ -60,7 +60,7 @@ calls! {
     /// Adds a grant for a session, or a permanent grant. `client` is the name of this client.
     ///
     /// # Errors
-    /// `InvalidInput` for a rule that could never match, or if the connection fails.
+    /// Fails with `InvalidInput` for a rule that could never match, or if the connection fails.
     fn add_grant(rule: &str, session: Option<&str>, client: &str) -> () =
         grants_client.add(v1::AddGrantRequest {
             rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
@@ -69,7 +69,7 @@ calls! {
     /// Revokes a grant of a session, or a permanent grant. `client` is the name of this client.
     ///
     /// # Errors
-    /// `NotFound` if there is no such grant, or if the connection fails.
+    /// Fails with `NotFound` if there is no such grant, or if the connection fails.
     fn revoke_grant(rule: &str, session: Option<&str>, client: &str) -> () =
         grants_client.revoke(v1::RevokeGrantRequest {
             rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
@@ -78,8 +78,8 @@ calls! {
     /// Answers an interrupt. `client` is the name of this client.
     ///
     /// # Errors
-    /// `NotFound` for an unknown interrupt, `Conflict` for an interrupt that is already answered, `InvalidInput` for an
-    /// answer that does not fit the question, or if the connection fails.
+    /// Fails with `NotFound` for an unknown interrupt, with `Conflict` for an interrupt that is already answered, with
+    /// `InvalidInput` for an answer that does not fit the question, or if the connection fails.
     fn answer(id: InterruptId, answer: &Answer, client: &str) -> () =
         interrupts_client.answer(v1::AnswerRequest {
             interrupt_id: id.to_string(), answer: Some(answer.into()), client: client.to_owned(),
@@ -95,7 +95,7 @@ calls! {
     /// Trusts the version of a project with this hash. `client` is the name of this client.
     ///
     /// # Errors
-    /// `Conflict` if the hash has changed, or if the connection fails.
+    /// Fails with `Conflict` if the hash has changed, or if the connection fails.
     fn trust_project(folder: &str, hash: &str, client: &str) -> ProjectReport =
         projects_service.trust(v1::TrustProjectRequest {
             folder: folder.to_owned(), hash: hash.to_owned(), client: client.to_owned(),
@@ -104,7 +104,7 @@ calls! {
     /// Revokes the trust in a project. `client` is the name of this client.
     ///
     /// # Errors
-    /// `NotFound` if the project is not trusted, or if the connection fails.
+    /// Fails with `NotFound` if the project is not trusted, or if the connection fails.
     fn distrust_project(folder: &str, client: &str) -> ProjectReport =
         projects_service.distrust(v1::DistrustProjectRequest {
             folder: folder.to_owned(), client: client.to_owned(),
@@ -126,7 +126,7 @@ calls! {
     /// Returns the plugin with this name.
     ///
     /// # Errors
-    /// `NotFound` if there is no such plugin, or if the connection fails.
+    /// Fails with `NotFound` if there is no such plugin, or if the connection fails.
     fn plugin(name: &str) -> PluginReport =
         plugins_service.show(v1::ShowPluginRequest { what: Some(ShownPlugin::Name(name.to_owned())) }) whole;
 
@@ -140,7 +140,7 @@ calls! {
     /// Adds the version of the plugin in a folder with this hash. `client` is the name of this client.
     ///
     /// # Errors
-    /// `Conflict` if the hash has changed, or if the connection fails.
+    /// Fails with `Conflict` if the hash has changed, or if the connection fails.
     fn add_plugin(folder: &str, hash: &str, source: &str, client: &str) -> PluginReport =
         plugins_service.add(v1::AddPluginRequest {
             folder: folder.to_owned(), hash: hash.to_owned(), source: source.to_owned(), client: client.to_owned(),
@@ -192,15 +192,15 @@ calls! {
     /// Merges a worktree into the branch that is checked out in the main worktree.
     ///
     /// # Errors
-    /// `Conflict` with the conflicting files, `Busy` while a turn runs in the worktree, or if git or the connection
-    /// fails.
+    /// Fails with `Conflict` and the conflicting files, with `Busy` while a turn runs in the worktree, or if git or the
+    /// connection fails.
     fn apply_worktree(name: &str) -> WorktreeApplied =
         worktrees_service.apply(v1::ApplyWorktreeRequest { worktree: name.to_owned() }) whole;
 
     /// Removes a worktree and its branch, and returns its name.
     ///
     /// # Errors
-    /// `Conflict` if the worktree has unmerged changes and `force` is false, or if the connection fails.
+    /// Fails with `Conflict` if the worktree has unmerged changes and `force` is false, or if the connection fails.
     fn remove_worktree(name: &str, force: bool) -> String =
         worktrees_service.remove(v1::RemoveWorktreeRequest { worktree: name.to_owned(), force }) only name;
 }
@@ -228,8 +228,8 @@ impl Client {
     /// Previews a pending call with other arguments. Returns the question that the user would be asked.
     ///
     /// # Errors
-    /// `NotFound` if no approval with that ID is pending, `InvalidInput` for arguments that the rules deny or with
-    /// which the call would fail, or if the connection fails.
+    /// Fails with `NotFound` if no approval with that ID is pending, with `InvalidInput` for arguments that the rules
+    /// deny or with which the call would fail, or if the connection fails.
     pub async fn foresee(&self, id: InterruptId, args: &Value) -> Result<Ask, ClientError> {
         let request = v1::ForeseeRequest { interrupt_id: id.to_string(), args_json: args.to_string() };
         let approval = self.interrupts_client().foresee(request).await?.into_inner().approval;

@@ -195,7 +195,7 @@ impl Client {
     /// sessions, which do not count towards the limit.
     ///
     /// # Errors
-    /// As for [`Self::sessions`], and if `after` is not a valid cursor.
+    /// Fails as [`Self::sessions`] does, and if `after` is not a valid cursor.
     pub async fn filtered_sessions(
         &self,
         after: &str,
@@ -268,7 +268,7 @@ impl Client {
     /// Writes or replaces a file of a session at any path to which its tools may write, and returns the path.
     ///
     /// # Errors
-    /// As for [`Self::upload`]; also if tools may not write to the path.
+    /// Fails as [`Self::upload`] does, and if tools may not write to the path.
     pub async fn write_file(
         &self,
         session: &str,

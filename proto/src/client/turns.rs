@@ -163,7 +163,7 @@ impl TurnStream {
     /// Returns the next event, or `None` after the turn's `TurnEnded`.
     ///
     /// # Errors
-    /// [`ClientErrorKind::Lost`], or `ShuttingDown` if the daemon stops before the turn has ended.
+    /// Fails with [`ClientErrorKind::Lost`], or with `ShuttingDown` if the daemon stops before the turn has ended.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         self.events.next().await
     }
@@ -274,7 +274,7 @@ impl EventStream {
     /// Returns the next event, or `None` after the last. Events of unknown kinds are skipped.
     ///
     /// # Errors
-    /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
+    /// Fails with [`ClientErrorKind::Lost`], or with `ShuttingDown` when the daemon stops.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         loop {
             match self.next_frame().await? {

@@ -229,8 +229,8 @@ impl SocketFile {
 /// that two daemons cannot bind at the same time.
 ///
 /// # Errors
-/// [`SocketError::Live`] if a process is already listening, [`SocketError::NotASocket`] if another file exists at this
-/// path, [`SocketError::UnsafeFolder`] if other users could interfere, and system errors.
+/// Fails with [`SocketError::Live`] if a process is already listening, with [`SocketError::NotASocket`] if another file
+/// exists at this path, with [`SocketError::UnsafeFolder`] if other users could interfere, or with a system error.
 pub async fn bind(path: &Path) -> Result<(IncomingConnections, SocketFile), SocketError> {
     let path = check_length(path.to_owned())?;
     prepare_folder(path.parent().unwrap_or(Path::new("/")))?;

@@ -248,7 +248,7 @@ async fn permanent_rule_is_bound_to_its_folder() {
     };
     let rule = format!("run_bash_command: [at {}] touch a", root.display());
     let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
-    // The workspace is a different folder, which the grant does not cover.
+    // The workspace is a different folder, which the user was never asked about, so the grant does not cover it.
     let workspace_session = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
     let run = async |session: &str, line: &str| denial_count(&world, session, json!({ "command": line })).await;
     assert_eq!((run(&seeing, "touch a").await, run(&seeing, "touch b").await), (0, 1));

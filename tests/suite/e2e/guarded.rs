@@ -255,7 +255,7 @@ async fn user_can_keep_a_planted_file_and_undo_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prefix_rule_excludes_hooks_and_common_git_commands_run() {
+async fn prefix_rule_covers_no_hook_but_common_git_commands_run() {
     let world = World::start().await;
     prepare(
         &world,

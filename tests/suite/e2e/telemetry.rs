@@ -236,7 +236,7 @@ async fn telemetry_is_off_unless_configured() {
     assert_eq!(daemon.sigterm().await, Some(0));
     assert!(collector.requests().is_empty());
 
-    // If telemetry is enabled later, in the configuration, later turns are exported.
+    // If telemetry is enabled later in the configuration, only later turns are exported.
     let home = home(&model, &[]);
     home.write("config/agentd.yaml", format!("telemetry: {{endpoint: \"{endpoint}\"}}\n"));
     let daemon = TempDaemon::start_in(home).await;

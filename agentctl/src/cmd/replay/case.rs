@@ -192,7 +192,7 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     if !stays_in_folder || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("`recording` is outside of the test's folder".to_owned()).hint("name a file in that folder"));
     }
-    // Rejects an invalid pattern before the test runs.
+    // Rejects an invalid pattern before the test runs, because it could never be checked.
     file.expect.pattern().map_err(refuse)?;
     file.project = file.project.map(sibling_path);
     Ok(TestCase { name, recording, file, base: base.to_owned() })

@@ -108,7 +108,8 @@ impl Server {
         }
     }
 
-    /// Waits for a question or a change event. Returns true for each of the two that is ready.
+    /// Waits for a question or a change event. The two values are true if a question and a change event, respectively,
+    /// are ready.
     fn wait(&self, input: &File, timeout: PollTimeout) -> Result<(bool, bool), Errno> {
         let mut streams = vec![PollFd::new(input.as_fd(), PollFlags::POLLIN)];
         streams.extend(self.watch.as_ref().map(|watch| PollFd::new(watch.stream(), PollFlags::POLLIN)));

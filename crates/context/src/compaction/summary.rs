@@ -161,7 +161,7 @@ pub fn compose(
     for part in &mut parts[..=MESSAGES_PART + 1] {
         *part = verbatim::without_repeated(part, messages);
     }
-    // This marker may only precede the user's messages.
+    // Only the user's messages may follow this marker.
     let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fit_into(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
     let answers = facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect();

@@ -117,7 +117,7 @@ pub trait Workspaces: Send + Sync {
     /// Adds folders to a session. Returns all added folders, with their names in the session.
     ///
     /// # Errors
-    /// Same as [`Mounts::with`], and if a folder cannot be opened or is not allowed for sessions.
+    /// Fails as [`Mounts::with`] does, and if a folder cannot be opened or is not allowed for sessions.
     fn add_folders(
         &self,
         mounts: Mounts,
@@ -254,7 +254,7 @@ pub trait Workspaces: Send + Sync {
     /// return. The caller must store a change to a file in the session's state.
     ///
     /// # Errors
-    /// Same as [`Self::list_files`]; of kind `Storage` if writing fails.
+    /// Fails as [`Self::list_files`] does, and with kind `Storage` if writing fails.
     fn write_file(
         &self,
         _: SessionTree,

@@ -77,7 +77,7 @@ async fn failed_state_undo_is_reported_without_a_substitute() {
     assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
 }
 
-/// Restarts the session from a journal that ends before the first event that `fits`, plus `after` events.
+/// Restarts the session from a journal that keeps only the events before the first one that `fits`, and `after` more.
 async fn restart_after_kill(
     world: &World,
     session: &SessionHandle,

@@ -189,7 +189,7 @@ impl NoAnswer {
             (ToolErrorCode::Timeout, format!("{problem_text} and {part}. Request less, or try another way"))
         };
         let (code, problem) = match self {
-            Self::Cancelled => return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
+            Self::Cancelled => return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while the call ran"),
             Self::Refused(error) => return crate::answer::of_refusal(from, &error),
             Self::Expired(ExpiredLimit::Silence) => late(format!("sent nothing for {}", span(time.silence))),
             Self::Expired(ExpiredLimit::Total) => late(format!("took longer than {}", span(time.all))),

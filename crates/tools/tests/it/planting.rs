@@ -1,4 +1,4 @@
-//! After an unreviewed command, a planted file remains if and only if no other program runs or loads the file,
+//! After an unreviewed command, a planted file remains if and only if no other program runs or obeys the file,
 //! regardless of its name, its depth, and links to it.
 
 use agentd_core::{
@@ -30,7 +30,7 @@ const FIRST_TARGET: usize = 4;
 /// Ignored folders: one that the check searches, and caches.
 const IGNORED: &str = "ignored/\nnode_modules/\ntarget/\n.venv/\n";
 
-/// Files that other programs run or load. `Tiltfile` is a name that the user configured.
+/// Files that other programs run or obey. `Tiltfile` is a name that the user configured.
 const GUARDED: &[&str] = &[
     "AGENTS.md",
     "agents.MD",
@@ -51,7 +51,7 @@ const GUARDED: &[&str] = &[
     ".claude/skills/target/SKILL.md",
 ];
 
-/// Files that no program runs or loads on its own initiative: harmless names, data of git, sample hooks, and caches.
+/// Files that no program runs or obeys on its own initiative: harmless names, data of git, sample hooks, and caches.
 const UNGUARDED: &[&str] = &[
     ".editorconfig",
     ".gitattributes",

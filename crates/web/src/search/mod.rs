@@ -1,4 +1,4 @@
-//! Search engines: the requests and response formats of each dialect, and the search.
+//! Search engines: the requests and response formats of each dialect, and the function that searches.
 //!
 //! The user configured the engine, so it may have any address, and requests use the client for hosts named by the user.
 //! Redirects are never followed, because the key would be sent to the target.

@@ -169,7 +169,8 @@ fn answer_of(content: &Value) -> Option<Answer> {
     field("other").or_else(|| field("choice")).map(|text| Answer::Text { text: text.to_owned() })
 }
 
-/// Builds a form for an approval. Returns `None` for questions, and if the form would be too long or incomplete.
+/// Builds a form for an approval. Returns `None` for questions, and if the form would be too long or would not show
+/// everything that would run.
 fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Approval { tool, args, risk, reason, preview, layer, rule, .. } = &interrupt.ask else { return None };
     if preview

@@ -351,7 +351,7 @@ impl SessionHandle {
     /// used after `last_used`. Without `last_used`, only work in progress prevents the removal.
     ///
     /// # Errors
-    /// Fails if `last_used` is `None` and work in progress prevents the removal.
+    /// Fails if `last_used` is `None` and work in progress prevents the removal, or if the journal cannot be read.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
         // The user can remove a session whose journal cannot be written. On a full disk, the removal frees space.
