@@ -115,11 +115,18 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
 /// system has no `/proc/locks`, which is specific to Linux.
 pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     let wanted = identity(folder)?;
-    let locks = fs::read_to_string("/proc/locks").ok()?;
     let is_daemon = |pid: &u32| is_agentd(*pid) && has_open(*pid, wanted);
-    let pid = locks.lines().filter_map(|line| lock_pid(line, wanted.1)).find(is_daemon)?;
+    let read = |_| {
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        locks.lines().filter_map(|line| lock_pid(line, wanted.1)).find(is_daemon)
+    };
+    let pid = (0..LOCK_READS).find_map(read)?;
     Some(LockHolder { pid: Some(pid), socket: None })
 }
+
+/// Number of reads of `/proc/locks`. A long list is read in parts, and an entry is missed if an earlier one disappears
+/// meanwhile.
+const LOCK_READS: usize = 3;
 
 /// Parses a line of `/proc/locks`, and returns the process of a whole-file lock with this inode number. The device in
 /// the line is ignored, because some file systems (btrfs) report another device there than in `stat`.
