@@ -123,6 +123,7 @@ impl Actor {
             };
             if let Err(error) = found.await {
                 tracing::warn!(session = %self.id, call = %result.call_id, "changes of a call are unknown: {error}");
+                result.text.push_str(&format!(". Its changes could not be checked: {error}"));
             }
         }
     }

@@ -17,7 +17,7 @@ use agentd_core::{
 use super::{
     baseline::{Baseline, EarlierCalls},
     blobs::{Blobs, Hash},
-    guard::CallGuard,
+    guard::{CallGuard, GuardedPaths},
     ignored_folders::IgnoredFolders,
     record::Heartbeat,
     root::{Kind, Root, SafePath},
@@ -81,12 +81,16 @@ impl BaseState {
             || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 
-    /// Returns the tree with the states that users have decided since the scan.
-    pub(super) fn with_decisions(&self, tree: &Arc<Tree>) -> Arc<Tree> {
+    /// Returns the tree with the states that users have decided since the scan. Omits paths that scans omit.
+    pub(super) fn with_decisions(&self, tree: &Arc<Tree>, now: &Tree, is_missing: impl Fn(&[u8]) -> bool) -> Arc<Tree> {
         let mut decided = Arc::clone(tree);
         for (path, state) in self.external.iter().filter(|_| tree.place.is_mounted() && self.guard.is_some()) {
             let Ok(below) = path.strip_prefix(&tree.path) else { continue };
             let below = below.as_os_str().as_bytes();
+            let is_scanned = tree.entries.contains_key(below) || now.entries.contains_key(below) || is_missing(below);
+            if below.is_empty() || !is_scanned {
+                continue;
+            }
             let entries = &mut Arc::make_mut(&mut decided).entries;
             match state.as_ref().map(Entry::of_state) {
                 Some(Some(entry)) => drop(entries.insert(below.to_vec(), entry)),
@@ -276,7 +280,9 @@ impl Overlaps {
         let mut baselines = Vec::new();
         for (baseline, external) in earlier {
             for (path, state) in external {
-                own.external.entry(path).or_insert(state);
+                if baseline.checks(&path, &GuardedPaths::default()) {
+                    own.external.entry(path).or_insert(state);
+                }
             }
             baselines.push(baseline);
         }

@@ -185,6 +185,8 @@ impl FileSnapshots {
         let recording = self.work(running.session, "record the changes of the call", move |record| {
             // Files set aside by one check must not appear as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
+            // Dropped before the next check, which may rely on a call that still runs.
+            let running = running;
             lock(&running.overlaps).update(running.session, &mut before);
             let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
             lock(&running.overlaps).note_check(running.session, &set_aside.changes);

@@ -263,7 +263,8 @@ impl SessionRecord {
         let ignored = IgnoredFolders::unread(&guard.left_out).into();
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
         let before = BaseState { guard, ignored, external, ..BaseState::new(call, record.scoped, trees, &self.names) };
-        let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.heartbeat_file())))?;
+        let checked = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.heartbeat_file())));
+        let mut changes = checked.or_else(|error| self.remove_planted(&before, workspace).and(Err(error)))?;
         changes.set_aside.changes.extend(earlier);
         Ok(changes)
     }
@@ -313,7 +314,9 @@ impl SessionRecord {
         let (mut differences, mut guarded) = (Vec::new(), Vec::new());
         for tree in &before.trees {
             if let Some(now) = now.iter().find(|now| now.place == tree.place && now.path == tree.path) {
-                let tree = &before.with_decisions(tree);
+                let root = roots.iter().find(|root| root.place == tree.place);
+                let is_missing = |below: &[u8]| root.is_some_and(|root| matches!(root.stamp_of(below), Ok(None)));
+                let tree = &before.with_decisions(tree, now, is_missing);
                 if Arc::ptr_eq(tree, now) {
                     continue;
                 }
@@ -329,7 +332,8 @@ impl SessionRecord {
                     // A running call is checked later; what a check accepts is not a change of this call.
                     let is_of_another = |found: &Difference| {
                         let path = tree.path.join(OsStr::from_bytes(&found.below));
-                        let is_checked_later = || before.earlier.iter().any(|call| call.checks(&path, &self.guarded));
+                        let is_checked_later =
+                            || before.earlier.iter().any(|call| call.checks(&path, &GuardedPaths::default()));
                         before.was_scanned(&found.below, now)
                             && (is_checked_later() || self.is_acceptable(&roots, &found.change))
                     };
