@@ -5,11 +5,13 @@
 use std::ffi::OsString;
 
 use agentd_core::error::ErrorKind;
-use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::Error};
+use clap::{
+    Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::Error,
+};
 use clap_complete::engine::ArgValueCandidates;
 use futures_util::future::BoxFuture;
 
-use crate::{acp, cmd, exit::Exit, failure::Failure, flags::Global, report};
+use crate::{acp, cmd, exit::Exit, failure::Failure, flags::Global, report, terminal::is_attended};
 
 /// Client of agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -19,13 +21,17 @@ use crate::{acp, cmd, exit::Exit, failure::Failure, flags::Global, report};
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
+    override_usage = "agentctl [OPTIONS] [MESSAGE]\n       agentctl [OPTIONS] <COMMAND>",
     after_help = "Examples:
   agentctl                                   chat about the current folder
+  agentctl 'Why is the build red?'           the same, with a first message
+  agentctl -c                                resume the last chat about this folder
   agentctl run 'What time is it?'            one question, one answer
   git diff | agentctl run 'Review this'      a pipe is appended to the prompt
   agentctl run 'Tidy up' --output json       for scripts
   agentctl doctor                            check the installation
 
+Without a command, agentctl opens the chat, with the options of `agentctl chat`. A message of one word goes after `--`. \
 Most commands start the daemon if it is not running."
 )]
 pub(crate) struct Cli {
@@ -180,7 +186,36 @@ const WITHOUT_JSON: [&str; 10] =
 
 /// Builds the clap command, with `--json` on every command that prints JSON and with completions for arguments.
 pub(crate) fn command() -> clap::Command {
-    with_json_flag(Cli::command(), "")
+    with_json_flag(with_chat_options(Cli::command()), "")
+}
+
+/// Lists the options of `chat` for a command line without a command, too, which is read as one of `chat`.
+fn with_chat_options(command: clap::Command) -> clap::Command {
+    let chat = command.find_subcommand("chat");
+    let options: Vec<Arg> = chat.into_iter().flat_map(clap::Command::get_arguments).cloned().collect();
+    // Conflicts are found when the command line is read as one of `chat`.
+    let listed = |arg: Arg| arg.conflicts_with(Resettable::<clap::Id>::Reset).help_heading("Options of the chat");
+    command.args(options.into_iter().filter(|arg| !arg.is_positional()).map(listed))
+}
+
+/// Returns true if the arguments contain no command, but something for the chat: its options, or a message, which
+/// contains a blank or follows `--`, so that no misspelled command reaches a model.
+fn begins_chat(command: &clap::Command, args: &[OsString]) -> bool {
+    let is_option = |arg: &str| {
+        let long = arg.strip_prefix("--").and_then(|rest| rest.split('=').next());
+        let short = arg.strip_prefix('-').and_then(|rest| rest.chars().next());
+        let is_named = |option: &Arg| option.get_long().is_some_and(|name| Some(name) == long);
+        command.get_arguments().any(|option| is_named(option) || option.get_short().is_some_and(|c| Some(c) == short))
+    };
+    let mut rest = args.iter().skip(1).map(|arg| arg.to_string_lossy());
+    while let Some(arg) = rest.next() {
+        if arg == "--socket" {
+            rest.next();
+        } else if !arg.starts_with("--socket=") {
+            return arg == "--" || is_option(&arg) || arg.contains(char::is_whitespace);
+        }
+    }
+    is_attended()
 }
 
 fn with_json_flag(mut command: clap::Command, path: &str) -> clap::Command {
@@ -198,12 +233,13 @@ fn with_json_flag(mut command: clap::Command, path: &str) -> clap::Command {
 /// Adds shell completions to an argument.
 fn with_completions(arg: Arg) -> Arg {
     let offers = match arg.get_id().as_str() {
-        "session" => cmd::man::sessions,
+        "session" | "choose" => cmd::man::sessions,
         "id" => cmd::man::interrupts,
         "agent" => cmd::man::agents,
         "server" => cmd::man::mcp_servers,
         "plugin" => cmd::man::plugins,
-        "model" => cmd::man::slots,
+        "model" => cmd::man::models,
+        "slot" => cmd::man::slots,
         _ => return arg,
     };
     arg.add(ArgValueCandidates::new(offers))
@@ -215,8 +251,21 @@ impl Cli {
     /// # Errors
     /// Fails if the arguments are invalid, or request help.
     pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = command().try_get_matches_from(args)?;
+        let (mut command, mut args) = (command(), args.into_iter().collect::<Vec<_>>());
+        let is_bare = begins_chat(&command, &args);
+        if is_bare {
+            args.insert(args.len().min(1), "chat".into());
+        }
+        let matches = command.try_get_matches_from_mut(&args)?;
         let mut cli = Self::from_arg_matches(&matches)?;
+        if let Command::Chat(chat) = &cli.command
+            && let Some(word) = chat.single_word()
+            && is_bare
+            && !args.iter().any(|arg| arg == "--")
+        {
+            let problem = format!("unrecognized {word:?}: a command comes first, a message of one word after `--`");
+            return Err(command.error(clap::error::ErrorKind::InvalidSubcommand, problem));
+        }
         let last = std::iter::successors(Some(&matches), |last| Some(last.subcommand()?.1)).last().unwrap_or(&matches);
         cli.global.json = matches!(last.try_get_one("json"), Ok(Some(true)));
         Ok(cli)
@@ -325,6 +374,41 @@ mod tests {
     }
 
     #[test]
+    fn command_lines_without_a_command_are_read_as_chat() {
+        let read = |args: &[&str]| Cli::read(["agentctl"].iter().chain(args).map(OsString::from));
+        let lines: [&[&str]; 9] = [
+            &["-c"],
+            &["--resume"],
+            &["--resume", "0193"],
+            &["-C", "none"],
+            &["--mode=plan", "-cC", "none"],
+            &["--socket", "/x", "--continue"],
+            &["fix the test"],
+            &["--model", "code", "fix the test"],
+            &["-c", "--", "status"],
+        ];
+        for line in lines {
+            let cli = read(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+            assert!(matches!(cli.command, Command::Chat(_)), "{line:?}");
+        }
+        let refused: [(&[&str], &str); 7] = [
+            (&["stauts"], "'status'"),
+            (&["fix", "the", "test"], "unrecognized subcommand 'fix'"),
+            (&["-c", "status"], "\"status\": a command comes first"),
+            (&["fix the test", "now"], "\"now\""),
+            (&["--continu"], "'--continue'"),
+            (&["--continue", "--resume"], "cannot be used with"),
+            (&["--json"], "'--json'"),
+        ];
+        for (line, problem) in refused {
+            let error = read(line).unwrap_err();
+            assert!(error.use_stderr() && error.to_string().contains(problem), "{line:?}: {error}");
+        }
+        assert!(matches!(read(&["--socket=/x", "status"]).unwrap().command, Command::Status(_)));
+        assert!(!read(&["--help"]).unwrap_err().use_stderr());
+    }
+
+    #[test]
     fn completions_cover_values_known_to_the_daemon() {
         let mut pending = vec![command()];
         let mut offered = std::collections::BTreeSet::new();
@@ -333,9 +417,19 @@ mod tests {
             offered.extend(args.map(|arg| format!("{} {}", command.get_name(), arg.get_id())));
             pending.extend(command.get_subcommands().cloned());
         }
-        for arg in
-            ["show session", "search session", "answer id", "interrupts id", "show agent", "test server", "run model"]
-        {
+        for arg in [
+            "show session",
+            "search session",
+            "chat choose",
+            "agentctl choose",
+            "answer id",
+            "interrupts id",
+            "show agent",
+            "run agent",
+            "test server",
+            "run model",
+            "show slot",
+        ] {
             assert!(offered.contains(arg), "{arg} of {offered:?}");
         }
         assert!(!offered.contains("add name"), "{offered:?}");

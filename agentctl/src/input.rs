@@ -111,6 +111,13 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
+    /// Replaces the typed text. `typed` is the number of bytes of the new text that the user typed, if not all.
+    pub(crate) fn replace_typed(&mut self, text: &str, typed: Option<usize>) {
+        let piped = self.text.split_off(self.typed_bytes.map_or(self.text.len(), |bytes| bytes as usize));
+        let typed = typed.or((!piped.is_empty()).then_some(text.len()));
+        *self = Self { text: format!("{text}{piped}"), typed_bytes: typed.map(|bytes| bytes as u64) };
+    }
+
     /// Appends a list of files to the prompt.
     pub(crate) fn with_file_list(self, files: &[String]) -> Self {
         if files.is_empty() {

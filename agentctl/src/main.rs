@@ -13,6 +13,7 @@
 mod acp;
 mod args;
 mod cmd;
+mod composer;
 mod daemon;
 mod exit;
 mod failure;
@@ -38,11 +39,7 @@ use crate::{args::Cli, exit::Exit, failure::Failure};
 fn main() -> ExitCode {
     // Must come first, so that a shell's request for completions runs nothing else.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
-    let mut arguments: Vec<_> = std::env::args_os().collect();
-    if arguments.len() == 1 && terminal::is_attended() {
-        arguments.push("chat".into());
-    }
-    let cli = match Cli::read(arguments) {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => args::end(&error),
     };

@@ -117,8 +117,13 @@ fn is_project(path: &Path, mut excluded: impl Iterator<Item = PathBuf>) -> bool 
 
 /// Returns a short description of a mounted folder.
 pub(crate) fn shown_mount(mount: &Mount) -> String {
+    format!("{} ({})", folder_name(mount), if mount.writable { "writable" } else { "read-only" })
+}
+
+/// Returns the name of a mounted folder.
+pub(crate) fn folder_name(mount: &Mount) -> String {
     let name = mount.path.file_name().unwrap_or(mount.path.as_os_str()).to_string_lossy();
-    format!("{}/ ({})", clean_line(&name), if mount.writable { "writable" } else { "read-only" })
+    format!("{}/", clean_line(&name))
 }
 
 /// Returns a short description of all mounted folders.

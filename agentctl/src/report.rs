@@ -9,6 +9,7 @@ use std::{
 use agentd_core::{
     Timestamp,
     ids::{SessionId, TurnId},
+    session::{SessionStatus, SessionSummary},
     turn::{StopReason, TurnError},
     usage::Usage,
     visible,
@@ -160,6 +161,11 @@ pub(crate) fn no_result(
 /// Returns the string form of a value in JSON, such as a status.
 pub(crate) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+}
+
+/// Returns the status of a session with an open question, as shown to users.
+pub(crate) fn waits(session: &SessionSummary) -> Option<&'static str> {
+    (session.status == SessionStatus::Waiting).then_some("waits for your answer")
 }
 
 /// A table with aligned columns. Cells may contain text from models and tool calls, so hidden characters are escaped.

@@ -364,7 +364,7 @@ mod tests {
                 locations.iter().map(|location| (location.path.to_str().unwrap(), location.line)).collect();
             assert_eq!((title(tool, &args).as_str(), actual.as_slice()), expected, "{tool}");
         };
-        check("read_file", json!({"path": "a.rs", "offset": 7}), ("read_file a.rs", &[("/p/a.rs", Some(7))]));
+        check("read_file", json!({"path": "a.rs", "offset": 7}), ("`read_file a.rs:7-`", &[("/p/a.rs", Some(7))]));
         check("edit_file", json!({"path": "/project/a.rs"}), ("edit_file /project/a.rs", &[("/p/a.rs", None)]));
         check(SHELL, json!({"command": "make test"}), ("`$ make test`", &[]));
         check(SHELL, json!({"command": "ls", "directory": "/outputs"}), ("`$ ls`", &[("/w/outputs", None)]));

@@ -277,10 +277,11 @@ fn print_result(global: &Global, session: SessionId, result: &TurnResult, notes:
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl chat                        new session, like `agentctl` alone
+  agentctl chat                        new session, like `agentctl` alone, which takes the same options
   agentctl chat 'Why is the build red?'
   agentctl chat --continue             resume the last session of this folder
   agentctl chat --resume               choose a session to resume
+  agentctl chat --resume last          resume this one
   agentctl chat -C ~/src/app:rw        with a folder that tools may change
   agentctl chat --mode plan            plan without changing anything
   agentctl chat --model gpt-5          with a model of the server
@@ -293,14 +294,22 @@ pub(crate) struct ChatArgs {
     words: Vec<String>,
     #[command(flatten)]
     session: SessionChoice,
-    /// Choose a session to resume
-    #[arg(long = "resume", conflicts_with_all = ["session", "resume", "words"])]
-    choose: bool,
+    /// Choose a session to resume, or resume this one, as --session does
+    #[arg(long = "resume", value_name = "SESSION", num_args = 0..=1, default_missing_value = "",
+          conflicts_with_all = ["session", "resume", "worktree"])]
+    choose: Option<String>,
     /// Print plain lines and read whole lines, for screen readers; same as TERM=dumb
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
     turn: TurnChoice,
+}
+
+impl ChatArgs {
+    /// Returns the first word of the message that could be a misspelled command.
+    pub(crate) fn single_word(&self) -> Option<&str> {
+        self.words.iter().map(String::as_str).find(|word| !word.contains(char::is_whitespace))
+    }
 }
 
 /// Runs the command `agentctl chat`.
@@ -310,11 +319,18 @@ pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: C
             .hint("use TERM=dumb agentctl chat")
             .into());
     }
+    let chooses = args.choose.as_ref().is_some_and(String::is_empty);
+    if chooses && !args.words.is_empty() {
+        let failure = Failure::usage("--resume without a session takes no message");
+        return Err(failure.hint("name the session: --resume last").into());
+    }
+    let session = args.session.session.or(args.choose.filter(|_| !chooses));
+    let choice = SessionChoice { session, ..args.session };
     let daemon = daemon::connect(global).await?;
-    let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
+    let target = SessionTarget::find(&daemon, &choice, &args.turn).await?;
     let target = target.with_mode(&daemon, args.turn.mode).await?;
     let target = target.with_model(&daemon, args.turn.model.as_ref()).await?;
-    let text = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
+    let text = if chooses { "/resume".to_owned() } else { args.words.join(" ") };
     let first = Some(text).filter(|text| !text.trim().is_empty());
     repl::run(daemon, target, first, command_line).await
 }

@@ -191,7 +191,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     }
     if !args.yes && is_attended() {
         if let Some(report) = preview.as_ref().filter(|_| changes) {
-            undo::print(report)?;
+            undo::print_above_question(report)?;
         }
         if !ask::confirm(&format!("Rewind to before turn {turn}? y/N "))? {
             return Ok(Exit::Cancelled);

@@ -55,11 +55,12 @@ pub(crate) fn handle(args: ManArgs, command: clap::Command) -> anyhow::Result<Ex
   source <(agentctl completions bash)                   for this shell
   agentctl completions zsh > ~/.zfunc/_agentctl         permanently
   agentctl completions fish > ~/.config/fish/completions/agentctl.fish
-  source <(agentctl completions bash --dynamic)         completes IDs, too")]
+  source <(agentctl completions zsh --dynamic)          completes sessions, agents, models and more")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
-    /// Query agentctl at each completion, which also completes the IDs of sessions and interrupts
+    /// Query agentctl at each completion, which also completes sessions and interrupts with their titles, agents and
+    /// models
     #[arg(long)]
     dynamic: bool,
 }
@@ -92,9 +93,19 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(300);
 /// Maximum number of offered sessions.
 const MAX_OFFERED: usize = 50;
 
-/// Returns completions for model slots.
+/// Returns completions for model slots, with their models.
 pub(crate) fn slots() -> Vec<CompletionCandidate> {
-    Slot::ALL.into_iter().map(|slot| CompletionCandidate::new(slot.as_str())).collect()
+    let slots = ask(async |client: Client| client.models().await).unwrap_or_default();
+    let model = |slot: Slot| slots.iter().find(|info| info.slot == slot).map(|info| info.model.id.as_str());
+    let about = |slot: Slot| sanitize::clean_line(model(slot).unwrap_or_default());
+    Slot::ALL.into_iter().map(|slot| offer(slot.as_str().to_owned(), &about(slot))).collect()
+}
+
+/// Returns completions for models: the slots, and the models that the server of `base` lists.
+pub(crate) fn models() -> Vec<CompletionCandidate> {
+    let listed = ask(async |client: Client| client.listed_models(Slot::Base).await).unwrap_or_default();
+    let listed = listed.into_iter().map(|model| offer(sanitize::clean_line(&model.id), ""));
+    slots().into_iter().chain([offer("default".to_owned(), "the configured model")]).chain(listed).collect()
 }
 
 /// Returns completions for sessions, last used first: suffixes of their ids, with titles.
@@ -135,7 +146,7 @@ pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
 }
 
 fn offer(value: String, about: &str) -> CompletionCandidate {
-    CompletionCandidate::new(value).help(Some(report::cut(about, 60).into()))
+    CompletionCandidate::new(value).help((!about.is_empty()).then(|| report::cut(about, 60).into()))
 }
 
 fn ask<T, F>(question: impl FnOnce(Client) -> F) -> Option<T>

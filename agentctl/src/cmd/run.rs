@@ -52,6 +52,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
   agentctl run 'Add a test' -C .:rw --mode auto    without asking, in the sandbox
   agentctl run 'Port it to async' -C .:rw --plan   approve a plan first
+  agentctl run '/review src/x.rs'                  a command of yours or of the project
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
   agentctl run 'Fix the parser' --worktree=parser --detach   on a branch of its own
   agentctl run 'Check all links' --detach          in the background
@@ -251,12 +252,13 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     let answer_schema = args.schema.as_deref().map(options::read_schema).transpose()?;
     let has_schema = answer_schema.is_some();
     let turn_options = args.options.resolve()?;
-    let (typed, dash) = input::split_prompt(&args.words)?;
-    let prompt = prompt(&args, typed.clone(), dash)?;
+    let (mut typed, dash) = input::split_prompt(&args.words)?;
+    let mut prompt = prompt(&args, typed.clone(), dash)?;
 
     let daemon = daemon::connect(global).await?;
     let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let target = target.with_mode(&daemon, args.turn.mode).await?;
+    let planning = options::expand_command(prompt.as_mut(), &mut typed, &daemon, &target).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
     let mentioned = options::collect_mentions(typed.as_deref(), source, &daemon, &target).await;
     for path in &mentioned.copies {
@@ -294,7 +296,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
             answer_schema,
             slot,
             max_steps: args.max_steps.map(NonZeroU32::get),
-            planning: args.plan,
+            planning: args.plan.or(planning),
             on_interrupt: at_interrupt.for_daemon(),
             // Approvals end when this client disconnects.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,

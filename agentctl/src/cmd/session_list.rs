@@ -24,6 +24,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::{Choice, one_of},
+    mount::folder_name,
     project,
     report::{self, Table},
     terminal::{
@@ -141,10 +142,10 @@ fn table(sessions: &[SessionSummary], limit: usize, is_whole: bool) -> anyhow::R
         let indent = if session.parent.is_some() { "└ " } else { "" };
         let worktree = session.worktree.as_ref().map(|worktree| format!(" [worktree {}]", worktree.name));
         let title = format!("{indent}{}{}", session.title, worktree.unwrap_or_default());
-        let [id, used, turns, status, _] = row(session, id, now);
-        (*tops <= limit).then_some([number, id, used, turns, status, title])
+        let [id, used, turns, status, folder, _] = row(session, id, now);
+        (*tops <= limit).then_some([number, id, used, turns, status, folder, title])
     });
-    Table::of(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"], rows).print(match is_whole {
+    Table::of(["#", "ID", "USED", "TURNS", "STATUS", "FOLDER", "TITLE"], rows).print(match is_whole {
         true => "no sessions yet; `agentctl chat` starts one",
         false => "no session matches; `agentctl sessions list` shows all",
     })
@@ -204,12 +205,14 @@ fn print_sessions(report: &PruneReport) -> anyhow::Result<()> {
     let ids = report::short_ids(report.sessions.iter().map(|session| session.id));
     let now = Timestamp::now();
     let rows = report.sessions.iter().zip(ids).map(|(session, id)| row(session, id, now));
-    Table::of(["ID", "USED", "TURNS", "STATUS", "TITLE"], rows).print("")
+    Table::of(["ID", "USED", "TURNS", "STATUS", "FOLDER", "TITLE"], rows).print("")
 }
 
-fn row(session: &SessionSummary, id: String, now: Timestamp) -> [String; 5] {
+fn row(session: &SessionSummary, id: String, now: Timestamp) -> [String; 6] {
     let (used, turns) = (report::ago(session.updated_at, now), session.turns.to_string());
-    [id, used, turns, report::word(session.status), session.title.clone()]
+    let status = report::waits(session).map_or_else(|| report::word(session.status), str::to_owned);
+    let folder = session.project.as_ref().map_or_else(|| "-".to_owned(), folder_name);
+    [id, used, turns, status, folder, session.title.clone()]
 }
 
 fn print_pruned(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit> {
@@ -240,7 +243,7 @@ fn print_pruned(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Resu
 /// The arguments of `sessions search`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// Words that must all occur, or a "quoted phrase"
+    /// Words, a question, or a "quoted phrase"; texts with all the words come first
     #[arg(value_name = "QUERY", required = true, num_args = 1..)]
     query: Vec<String>,
     /// Only in this session: id, title, number in `sessions list`, or `last`

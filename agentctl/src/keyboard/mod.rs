@@ -4,12 +4,11 @@
 //! question, where one is asked and the person was still before it, and to [`TypeAhead`] otherwise, from where it is sent
 //! later.
 //!
-//! - [`key`]: a key, and when it was pressed. [`typed`]: messages that wait and the line that is being written, pure.
+//! - [`typed`]: messages that wait and the line that is being written, pure.
 //! - [`mode`]: the terminal's mode while keys are read one by one, and its way back. [`reader`]: the thread.
 //! - [`hangup`]: a terminal that is gone. [`lines`]: what was typed while nobody read keys.
 
 mod hangup;
-mod key;
 mod lines;
 mod mode;
 mod reader;
@@ -29,12 +28,8 @@ use nix::sys::stat::{SFlag, fstat};
 use tokio::sync::Notify;
 
 use self::{hangup::is_gone_now, mode::Mode, reader::Reader};
-pub(crate) use self::{
-    hangup::wait_until_gone,
-    key::{Key, Press},
-    mode::TerminalAtStart,
-    typed::TypeAhead,
-};
+pub(crate) use self::{hangup::wait_until_gone, mode::TerminalAtStart, typed::TypeAhead};
+pub(crate) use crate::composer::{Key, Press};
 use crate::terminal::sanitize::clean;
 
 /// Keys that wait to be looked at. Nobody types as fast; what comes beyond them is no typing.

@@ -8,10 +8,11 @@ use std::{
     os::fd::AsFd as _,
 };
 
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use nix::{
     libc::_POSIX_VDISABLE,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr},
+    sys::termios::{InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr},
     unistd::{getpgrp, tcgetpgrp, write},
 };
 
@@ -64,6 +65,8 @@ impl Mode {
         let before = tcgetattr(io::stdin())?;
         let mut ours = before.clone();
         ours.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::IEXTEN);
+        // Enter is a carriage return, so that it differs from Ctrl-J.
+        ours.input_flags.remove(InputFlags::ICRNL);
         ours.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
         ours.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
         ours.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
@@ -87,6 +90,8 @@ impl Mode {
         if self.is_set && tcgetattr(io::stdin()).is_ok_and(is_ours) {
             return true;
         }
+        // The library only tells Ctrl-J from Enter if it knows of a raw mode. The mode itself is ours.
+        let _ = enable_raw_mode();
         self.is_set = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours).is_ok();
         self.mark(MARK_PASTES);
         self.is_set
@@ -102,6 +107,7 @@ impl Mode {
         if std::mem::take(&mut self.is_set) {
             // A terminal that is gone needs no mode.
             self.mark(MARK_NO_PASTES);
+            let _ = disable_raw_mode();
             let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
         }
     }

@@ -26,6 +26,10 @@ use super::{
 
 /// The time that one look at the terminal takes, and the end of the thread at the most.
 const GLANCE: Duration = Duration::from_millis(20);
+/// The same where no key was pressed for a while, so that an idle prompt costs nothing.
+const IDLE_GLANCE: Duration = Duration::from_millis(100);
+/// Time after the last key from which the keyboard is idle.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 
 /// The thread, from the outside.
 #[derive(Debug)]
@@ -46,9 +50,9 @@ impl Reader {
         let (alive, ended) = mpsc::sync_channel::<()>(1);
         thread::Builder::new().name("agentctl-keys".to_owned()).spawn(move || {
             let _alive = alive;
-            let mut line = Vec::new();
+            let (mut line, mut last_key) = (Vec::new(), Instant::now());
             // A terminal that is gone types nothing.
-            while !stopped.load(Ordering::Relaxed) && look(&shared, &mut line).is_ok() {}
+            while !stopped.load(Ordering::Relaxed) && look(&shared, &mut line, &mut last_key).is_ok() {}
         })?;
         Ok(Self { stop, ended })
     }
@@ -67,7 +71,7 @@ impl Reader {
 }
 
 /// Takes in the next key, if there is one; of a terminal that has lines, the next line.
-fn look(shared: &Shared, line: &mut Vec<u8>) -> io::Result<()> {
+fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Result<()> {
     if shared.is_lent.load(Ordering::Relaxed) {
         thread::sleep(GLANCE);
         return Ok(());
@@ -81,15 +85,18 @@ fn look(shared: &Shared, line: &mut Vec<u8>) -> io::Result<()> {
     if terminal.as_ref().is_some_and(Mode::has_lines) {
         return look_at_lines(shared, line);
     }
-    wait_for_keys(GLANCE)?;
+    wait_for_keys(if last_key.elapsed() < IDLE_AFTER { GLANCE } else { IDLE_GLANCE })?;
     if !event::poll(Duration::ZERO)? {
         return Ok(());
     }
+    *last_key = Instant::now();
     match Key::of(event::read()?) {
         Some(Key::Suspend) => {
             if let Some(mode) = terminal.as_mut() {
                 suspend(mode)?;
             }
+            drop(terminal);
+            shared.take_in(Press { key: Key::Resume, at: Instant::now() });
         }
         Some(key) => {
             let at = Instant::now();

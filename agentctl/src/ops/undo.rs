@@ -22,6 +22,11 @@ use crate::{
 /// Limit for the diff of a file that was left unchanged. Previews are shown completely.
 const CONFLICT_DIFF_ROOM: Room = Room { rows: 200, columns: usize::MAX };
 
+/// Maximum number of lines of a preview above a question, without its summary.
+const LINES_ABOVE_QUESTION: usize = 20;
+/// Minimum number of rows of a diff that is cut.
+const MIN_DIFF_ROWS: usize = 3;
+
 /// Parses a turn number or id.
 ///
 /// # Errors
@@ -34,17 +39,43 @@ pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
 
 /// Prints a report per file, with diffs for previews and for changes that were not made.
 pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
-    report::lines(lines(report, TerminalStyle::detect().out_color))
+    report::lines(lines(report, Some(Room::WITHOUT_END), TerminalStyle::detect().out_color))
+}
+
+/// Prints a preview that is cut, so that it stays on the screen with the question below it.
+pub(crate) fn print_above_question(report: &UndoReport) -> anyhow::Result<()> {
+    report::lines(short_lines(report, TerminalStyle::detect().out_color))
+}
+
+fn short_lines(report: &UndoReport, color: bool) -> Vec<String> {
+    let whole = lines(report, Some(Room::WITHOUT_END), color);
+    if whole.len() <= LINES_ABOVE_QUESTION + 1 {
+        return whole;
+    }
+    // Each file has a line for its path, and a share of the rows for its diff.
+    let rows = (LINES_ABOVE_QUESTION / report.files.len().max(1)).saturating_sub(1);
+    let room = (rows >= MIN_DIFF_ROWS).then_some(Room { rows, columns: usize::MAX });
+    let mut lines = lines(report, room, color);
+    if lines.len() > LINES_ABOVE_QUESTION + 1 {
+        let summary = lines.pop();
+        let left_out = lines.len() - LINES_ABOVE_QUESTION;
+        lines.truncate(LINES_ABOVE_QUESTION);
+        lines.push(format!("… {}", report::count(left_out, "more path")));
+        lines.extend(summary);
+    }
+    lines
 }
 
 /// Like `print`, but on standard error, for commands that use standard output for something else.
 pub(crate) fn print_stderr(report: &UndoReport) {
-    for line in lines(report, TerminalStyle::detect().err_color) {
+    for line in lines(report, Some(Room::WITHOUT_END), TerminalStyle::detect().err_color) {
         crate::terminal::note(&line);
     }
 }
 
-fn lines(report: &UndoReport, color: bool) -> Vec<String> {
+/// Returns the lines of a report. `room` limits each diff of a preview; without it, no diffs are shown.
+fn lines(report: &UndoReport, room: Option<Room>, color: bool) -> Vec<String> {
+    let room = if report.preview { room } else { Some(CONFLICT_DIFF_ROOM) };
     let mut lines = Vec::new();
     for file in &report.files {
         let (mark, style) = match file.outcome {
@@ -55,8 +86,7 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
         let path = paint(color, STRONG, &visible::line(&file.path));
         lines.push(format!("{} {path}: {}", paint(color, style, mark), outcome_text(file, report.preview)));
         let is_left = matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
-        if let Some(diff) = file.diff.as_deref().filter(|_| report.preview || is_left) {
-            let room = if report.preview { Room::WITHOUT_END } else { CONFLICT_DIFF_ROOM };
+        if let (Some(diff), Some(room)) = (file.diff.as_deref().filter(|_| report.preview || is_left), room) {
             lines.extend(diff::preview(diff, room, color).into_iter().map(|line| format!("  {line}")));
         }
     }
@@ -155,22 +185,43 @@ mod tests {
 
     #[test]
     fn undo_report_shows_diffs_of_previews_and_conflicts() {
-        insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
+        insta::assert_snapshot!(lines(&report(false), None, false).join("\n"), @r"
         ✓ outputs/a.txt: restored
         ✓ outputs/b\u{1b}[2J.txt: removed
         · outputs/c.txt: already restored
         ✗ outputs/d.txt: left alone, it has been changed since
             --- a/x
-            +++ b/x
+            +++ b/x  +1 −1
             @@ -1 +1 @@
           1 -new
           1 +old
         turn 3: 2 paths undone, 1 conflict left alone
         ");
-        let foreseen = lines(&report(true), false);
+        let foreseen = lines(&report(true), Some(Room::WITHOUT_END), false);
         assert_eq!(foreseen[0], "✓ outputs/a.txt: will be restored");
         assert_eq!(foreseen[1], "    --- a/x");
         assert_eq!(foreseen.last().unwrap(), "turn 3: 2 paths would be undone, 1 conflict left alone");
+    }
+
+    #[test]
+    fn preview_above_a_question_is_cut() {
+        let added: String = (1..=400).map(|number| format!("+line {number}\n")).collect();
+        let shown = |files: usize| {
+            let long = UndoneFile {
+                diff: Some(format!("--- a/x\n+++ b/x\n@@ -0,0 +1,400 @@\n{added}")),
+                ..file("outputs/a.txt", FileChangeKind::Modified, UndoOutcome::Done)
+            };
+            short_lines(&UndoReport { files: vec![long; files], ..report(true) }, false)
+        };
+        for (files, last) in [(1, "… 385 more lines"), (4, "… 400 more lines"), (5, "… 401 more lines")] {
+            let shown = shown(files);
+            assert_eq!(shown.len(), 21, "{shown:?}");
+            assert!(shown[19].contains(last), "{shown:?}");
+        }
+        assert_eq!(shown(10).len(), 11, "without diffs");
+        let many = shown(30);
+        assert_eq!((many.len(), many[20].as_str()), (22, "… 10 more paths"));
+        assert_eq!(many[21], "turn 3: 30 paths would be undone");
     }
 
     #[test]

@@ -3,15 +3,19 @@
 use agentd_core::{
     Timestamp,
     grant::GrantScope,
-    interrupt::{Answer, AskedBy, Interrupt},
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     policy::{Layer, Risk},
     visible,
 };
+use anstyle::Style;
 
-use super::diff::Room;
+use super::{diff::Room, tool_line::call_line};
 use crate::{
     report,
-    terminal::paint::{clip, width},
+    terminal::{
+        paint::{QUIET, WARN, clip, width},
+        sanitize::clean_line,
+    },
 };
 
 /// The risk in words.
@@ -51,6 +55,30 @@ pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> Str
         // A checker's rule is its reason.
         Some(layer) if rule.is_empty() || rule == reason => format!("{reason} ({layer})"),
         Some(layer) => format!("{reason} ({layer}: {rule})"),
+    }
+}
+
+/// Returns the lines about a question for a client that does not ask it: the call or the text, and the commands that
+/// answer it and show all of it.
+pub(super) fn raised(interrupt: &Interrupt) -> [(Style, String); 3] {
+    let what = match &interrupt.ask {
+        Ask::Approval { tool, args, .. } => call_line(tool, args),
+        Ask::Question { question, .. } => visible::line(question),
+    };
+    let id = report::short_id(interrupt.id);
+    [
+        (WARN, format!("? {}", what.trim_end())),
+        (QUIET, format!("  answer it with: agentctl answer {id} …")),
+        (QUIET, format!("  see it in full: agentctl interrupts {id}")),
+    ]
+}
+
+/// Returns the line about an answer. Answers of clients are only shown where the questions are lines.
+pub(super) fn resolved(by: &AnsweredBy, shows_interrupts: bool) -> Option<String> {
+    match by {
+        AnsweredBy::Client(client) => shows_interrupts.then(|| format!("answered by {}", clean_line(client))),
+        AnsweredBy::Deadline => Some("no answer in time".to_owned()),
+        AnsweredBy::Daemon => Some("question withdrawn".to_owned()),
     }
 }
 

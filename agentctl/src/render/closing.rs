@@ -7,10 +7,13 @@ use agentd_core::{
 
 use anstyle::Style;
 
-use crate::terminal::{
-    look::TerminalStyle,
-    paint::{BAD, QUIET, WARN, duration, fold, money, number, paint},
-    sanitize::{clean, clean_line},
+use crate::{
+    report::count,
+    terminal::{
+        look::TerminalStyle,
+        paint::{BAD, QUIET, WARN, duration, fold, money, number, paint},
+        sanitize::{clean, clean_line},
+    },
 };
 
 /// A space at which no row is broken.
@@ -103,6 +106,30 @@ pub(crate) fn took(result: &TurnResult, repeated: u64) -> String {
     parts.join(" · ")
 }
 
+/// Turns of one chat, with their usage and time.
+#[derive(Debug, Default)]
+pub(crate) struct ChatTotals {
+    turns: u64,
+    usage: Usage,
+    duration_ms: u64,
+}
+
+impl ChatTotals {
+    /// Adds a turn that has ended.
+    pub(crate) fn add(&mut self, result: &TurnResult) {
+        self.turns += 1;
+        self.usage += result.usage;
+        self.duration_ms = self.duration_ms.saturating_add(result.duration_ms);
+    }
+
+    /// Returns a line with the totals, or `None` if no turn has ended.
+    pub(crate) fn line(&self) -> Option<String> {
+        let parts = [count(self.turns, "turn"), spent(&self.usage, 0), duration(self.duration_ms)];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        (self.turns > 0).then(|| format!("this chat: {}", parts.join(" · ")))
+    }
+}
+
 /// Shares of the requests that were sent before, and that the server says it did not compute again.
 fn not_new(repeated: u64, cached: u64) -> String {
     match (repeated, cached) {
@@ -116,6 +143,21 @@ fn not_new(repeated: u64, cached: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chat_totals_sum_up_turns() {
+        let mut totals = ChatTotals::default();
+        assert_eq!(totals.line(), None);
+        let turn = |prompt_tokens, cost_microusd, duration_ms| TurnResult {
+            usage: Usage { prompt_tokens, completion_tokens: 10, cost_microusd, ..Usage::default() },
+            duration_ms,
+            ..crate::samples::result(StopReason::Completed)
+        };
+        totals.add(&turn(1_000, Some(10_000), 900));
+        assert_eq!(totals.line().unwrap(), "this chat: 1 turn · 1,000 in · 10 out · $0.0100 · 900 ms");
+        totals.add(&turn(500, Some(20_000), 1_100));
+        assert_eq!(totals.line().unwrap(), "this chat: 2 turns · 1,500 in · 20 out · $0.0300 · 2.0 s");
+    }
 
     #[test]
     fn repeated_tokens_are_shown_next_to_cached_ones() {

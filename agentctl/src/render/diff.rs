@@ -1,10 +1,13 @@
-//! The effect of a call, for a person to approve: a coloured diff, or a command line as it is. Every character of it can be
-//! seen ([`agentd_core::visible`]). Lines of a diff have their numbers before them where there is room for it.
+//! The effect of a call, for a person to approve or to see afterwards: a coloured diff, or a command line as it is.
+//! Every character is visible ([`agentd_core::visible`]). Lines of a diff have their numbers before them if there is
+//! room for it, and the name of a file is followed by the numbers of added and removed lines.
 
-use agentd_core::visible;
+use std::fmt;
+
+use agentd_core::{tool::PrintedText, visible};
 use anstyle::Style;
 
-use crate::terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, clip, paint, width};
+use crate::terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, clip, number, paint, width};
 
 /// The room that a preview may take on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,35 +31,65 @@ impl Room {
 /// Fewer columns than these have no room for numbers.
 const LEAST_FOR_NUMBERS: usize = 60;
 
-/// The lines of a preview, as many as there is room for; the last one then says how many more there are. A line is shown
-/// whole or not at all, but for the first of all, whose end may be left out with the rest.
+/// Numbers of lines that a change adds and removes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LineCounts {
+    pub(crate) added: u64,
+    pub(crate) removed: u64,
+}
+
+impl LineCounts {
+    fn add(&mut self, line: &ShownLine) {
+        self.added += u64::from(line.style == GOOD);
+        self.removed += u64::from(line.style == BAD);
+    }
+}
+
+impl fmt::Display for LineCounts {
+    /// Writes `+2 −1`, without a number that is 0.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [('+', self.added), ('−', self.removed)].into_iter().filter(|(_, lines)| *lines > 0);
+        let shown: Vec<String> = counts.map(|(sign, lines)| format!("{sign}{}", number(lines))).collect();
+        f.write_str(&shown.join(" "))
+    }
+}
+
+/// Counts the lines of a stored diff. `None` if a part is missing, except for a new file, whose only hunk has its size.
+pub(crate) fn counts(diff: &PrintedText, is_one_file: bool) -> Option<LineCounts> {
+    if diff.cut {
+        let [_, old_lines, _, added] = diff.text.lines().find_map(hunk)?;
+        return (is_one_file && old_lines == 0).then_some(LineCounts { added, removed: 0 });
+    }
+    let (mut numbers, mut counts) = (Numbers::of(&diff.text, 0), LineCounts::default());
+    diff.text.lines().for_each(|line| counts.add(&numbers.next(line)));
+    numbers.left.is_none_or(|left| left == (0, 0)).then_some(counts)
+}
+
+/// Returns the lines of a preview, as many as there is room for; the last one then counts the others. A line is shown
+/// whole or not at all, except for the first of all, whose end may be left out with the rest.
 pub(crate) fn preview(text: &str, room: Room, color: bool) -> Vec<String> {
-    let is_diff = is_diff(text);
-    let text = if is_diff { text.strip_suffix('\n').unwrap_or(text) } else { text };
-    let total = text.split('\n').count();
-    let mut numbers = is_diff.then(|| Numbers::of(text, room.columns));
+    let lines = if is_diff(text) {
+        diff_lines(text, room.columns)
+    } else {
+        let shown = |line: &str| ShownLine { gutter: String::new(), style: STRONG, text: visible::line(line) };
+        text.split('\n').map(shown).collect()
+    };
+    let total = lines.len();
     let mut left = room.rows;
     let mut shown = Vec::new();
-    for (at, line) in text.split('\n').enumerate() {
-        let place = numbers.as_mut().map(|numbers| numbers.next(line));
-        let gutter = place.as_ref().map(|place| place.gutter.as_str()).unwrap_or_default();
-        let line = seen(line, is_diff);
-        let paint_line = |line: &str| match &place {
-            Some(place) => format!("{}{}", paint(color, QUIET, gutter), paint(color, place.style, line)),
-            None => paint(color, STRONG, line),
-        };
-        let rows = (width(gutter) + width(&line)).div_ceil(room.columns.max(1)).max(1);
-        // Saying how much is left out takes a row, where anything is.
+    for (at, line) in lines.into_iter().enumerate() {
+        let rows = (width(&line.gutter) + width(&line.text)).div_ceil(room.columns.max(1)).max(1);
+        // The row that counts the other lines needs room as well.
         let left_out = total - at - 1;
         let free = left.saturating_sub(usize::from(left_out > 0));
         if rows <= free {
             left -= rows;
-            shown.push(paint_line(&line));
+            shown.push(line.painted(color));
             continue;
         }
         let more = if shown.is_empty() {
             let room = left.saturating_sub(1).max(1).saturating_mul(room.columns);
-            shown.push(paint_line(&clip(&line, room.saturating_sub(width(gutter)))));
+            shown.push(line.clipped(room).painted(color));
             match left_out {
                 0 => "… this line continues".to_owned(),
                 _ => format!("… this line continues, and {}", more_lines(left_out)),
@@ -70,6 +103,42 @@ pub(crate) fn preview(text: &str, room: Room, color: bool) -> Vec<String> {
     shown
 }
 
+/// Maximum number of lines of a diff that are shown below the line of its call.
+const EXCERPT_LINES: usize = 20;
+
+/// Returns the first lines of a stored diff, each in one row of at most `columns`. The last row counts the other lines
+/// and ends with `hint`. The names of a single file are left out, because the line of its call has its name.
+pub(crate) fn excerpt(diff: &PrintedText, columns: usize, hint: &str, color: bool) -> Vec<String> {
+    let lines = diff_lines(&diff.text, columns);
+    let is_one_file = lines.iter().filter(|line| line.is_file_name()).count() < 2;
+    let mut lines = lines.into_iter().filter(|line| !is_one_file || line.style != STRONG);
+    let mut rows: Vec<String> =
+        lines.by_ref().take(EXCERPT_LINES).map(|line| line.clipped(columns).painted(color)).collect();
+    let rest = match (lines.count(), diff.cut) {
+        (0, false) => return rows,
+        (0, true) => "the rest".to_owned(),
+        (lines, false) => more_lines(lines),
+        (lines, true) => format!("over {}", more_lines(lines)),
+    };
+    rows.push(paint(color, QUIET, &clip(&format!("… {rest}{hint}"), columns)));
+    rows
+}
+
+/// Returns the lines of a diff with the counts of each file after its name.
+fn diff_lines(text: &str, columns: usize) -> Vec<ShownLine> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let mut numbers = Numbers::of(text, columns);
+    let mut lines: Vec<ShownLine> = text.split('\n').map(|line| numbers.next(line)).collect();
+    let mut counts = LineCounts::default();
+    for line in lines.iter_mut().rev() {
+        counts.add(line);
+        if line.is_file_name() {
+            line.text = format!("{}  {}", line.text, std::mem::take(&mut counts)).trim_end().to_owned();
+        }
+    }
+    lines
+}
+
 /// The way through a diff: which line of which file is next.
 struct Numbers {
     /// Columns of a number; none where there is no room for them.
@@ -80,11 +149,28 @@ struct Numbers {
     left: Option<(u64, u64)>,
 }
 
-/// Place of a line in a diff.
-struct Place {
-    /// The columns before it, with its number.
+/// A line of a preview, with every character visible.
+struct ShownLine {
+    /// Columns before the text, with its number in the file.
     gutter: String,
     style: Style,
+    text: String,
+}
+
+impl ShownLine {
+    /// Returns true for the second of the two lines above the first hunk of a file.
+    fn is_file_name(&self) -> bool {
+        self.style == STRONG && self.text.starts_with("+++ ")
+    }
+
+    fn clipped(self, columns: usize) -> Self {
+        let text = clip(&self.text, columns.saturating_sub(width(&self.gutter)));
+        Self { text, ..self }
+    }
+
+    fn painted(&self, color: bool) -> String {
+        format!("{}{}", paint(color, QUIET, &self.gutter), paint(color, self.style, &self.text))
+    }
 }
 
 impl Numbers {
@@ -94,8 +180,8 @@ impl Numbers {
         Self { digits, old: 0, new: 0, left: None }
     }
 
-    /// Goes on by a line: a removed one has its number in the old file, any other that in the new one.
-    fn next(&mut self, line: &str) -> Place {
+    /// Reads the next line. A removed line has its number in the old file, and others have that in the new file.
+    fn next(&mut self, line: &str) -> ShownLine {
         let is_within = self.left.is_none_or(|(olds, news)| olds + news > 0);
         let (number, style) = match (line.as_bytes().first(), hunk(line)) {
             (Some(b'@'), Some([old, olds, new, news])) => {
@@ -112,7 +198,8 @@ impl Numbers {
         };
         let digits = self.digits;
         let number = number.filter(|_| self.left.is_some()).map(|number| number.to_string()).unwrap_or_default();
-        Place { gutter: if digits == 0 { String::new() } else { format!("{number:>digits$} ") }, style }
+        let gutter = if digits == 0 { String::new() } else { format!("{number:>digits$} ") };
+        ShownLine { gutter, style, text: seen(line) }
     }
 
     /// Counts a line of these files, and tells its number.
@@ -155,10 +242,9 @@ fn is_diff(text: &str) -> bool {
     text.starts_with("--- ") || text.starts_with("rename from ")
 }
 
-/// A line with every character to be seen. The sign of a line in a diff is no part of the file.
-fn seen(line: &str, is_diff: bool) -> String {
-    let sign = line.chars().next().filter(|sign| is_diff && matches!(sign, '+' | '-' | ' '));
-    match sign {
+/// Returns a line of a diff with every character visible. The sign is not a part of the file.
+fn seen(line: &str) -> String {
+    match line.chars().next().filter(|sign| matches!(sign, '+' | '-' | ' ')) {
         Some(sign) => format!("{sign}{}", visible::line(&line[1..])),
         None => visible::line(line),
     }
@@ -179,7 +265,7 @@ mod tests {
         let lines = preview(DIFF, rows(10), true);
         let expected = [
             "\u{1b}[1m--- a/notes.txt\u{1b}[0m",
-            "\u{1b}[1m+++ b/notes.txt\u{1b}[0m",
+            "\u{1b}[1m+++ b/notes.txt  +1 −1\u{1b}[0m",
             "\u{1b}[36m@@ -1,2 +1,2 @@\u{1b}[0m",
             " same",
             "\u{1b}[31m-old\u{1b}[0m",
@@ -197,7 +283,7 @@ mod tests {
         let wide = Room { rows: 99, columns: 60 };
         let expected = [
             "    --- a/x",
-            "    +++ b/x",
+            "    +++ b/x  +2 −1",
             "    @@ -8,3 +8,3 @@ fn",
             "  8  same",
             "  9 --- was a rule",
@@ -208,7 +294,7 @@ mod tests {
             "100 +y",
             r"    \ No newline at end of file",
             "    --- a/z",
-            "    +++ b/z",
+            "    +++ b/z  −1",
             "    @@ -1 +0,0 @@",
             "  1 -gone",
         ];
@@ -228,8 +314,9 @@ mod tests {
 
     #[test]
     fn diff_height_is_bounded_and_the_rest_counted() {
-        assert_eq!(preview(DIFF, rows(3), false), ["--- a/notes.txt", "+++ b/notes.txt", "… 4 more lines"]);
-        assert_eq!(preview(DIFF, rows(6), false).len(), 6);
+        let wide = |rows| Room { rows, columns: 30 };
+        assert_eq!(preview(DIFF, wide(3), false), ["--- a/notes.txt", "+++ b/notes.txt  +1 −1", "… 4 more lines"]);
+        assert_eq!(preview(DIFF, wide(6), false).len(), 6);
         assert_eq!(preview("cargo test", rows(3), false), ["cargo test"]);
         let long: String = (1..=900).map(|number| format!("+line {number}\n")).collect();
         let shown = preview(&format!("--- /dev/null\n{long}"), rows(22), false);
@@ -248,5 +335,53 @@ mod tests {
             [format!("{}…", "a".repeat(39)), "… this line continues, and 3 more lines".to_owned()]
         );
         assert_eq!(preview(&"a".repeat(99), rows(3), false)[1], "… this line continues");
+    }
+
+    fn stored(text: &str) -> PrintedText {
+        PrintedText { text: text.into(), bytes: text.len() as u64, ..PrintedText::default() }
+    }
+
+    #[test]
+    fn diff_lines_are_counted() {
+        let check = |diff: &PrintedText, expected: Option<&str>| {
+            assert_eq!(counts(diff, true).map(|counts| counts.to_string()).as_deref(), expected, "{diff:?}");
+        };
+        check(&stored(DIFF), Some("+1 −1"));
+        let new = "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+one\n+++ two\n\\ No newline at end of file\n";
+        check(&stored(new), Some("+2"));
+        let two = format!("{DIFF}--- a/z\n+++ /dev/null\n@@ -1,2 +0,0 @@\n--- gone\n-gone\n");
+        check(&stored(&two), Some("+1 −3"));
+        check(&stored("--- a/x\n+++ b/x\n(binary content: 2 bytes after)\n"), Some(""));
+        check(&stored("rename from a\nrename to b\n"), Some(""));
+        let block = "--- a/x\n+++ b/x\n@@ -1,9 +1 @@\n(9 lines with 1.5 MB removed; version 12 is replaced)\n+new\n";
+        check(&stored(block), None);
+        let cut = |text: &str| PrintedText { cut: true, tail: "+end\n".into(), ..stored(text) };
+        let new = cut("--- /dev/null\n+++ b/x\n@@ -0,0 +1,1200 @@\n+one\n+tw");
+        check(&new, Some("+1,200"));
+        assert_eq!(counts(&new, false), None);
+        check(&cut("--- a/x\n+++ b/x\n@@ -1,900 +1,900 @@\n-one\n+tw"), None);
+    }
+
+    #[test]
+    fn excerpt_clips_lines_and_counts_the_others() {
+        let one = stored(DIFF);
+        let expected = ["  @@ -1,2 +1,2 @@", "1  same", "2 -old", r"2 +new \u{1b}[2J"];
+        assert_eq!(excerpt(&one, 60, "", false), expected);
+        assert_eq!(excerpt(&one, 8, "", false), ["@@ -1,2…", " same", "-old", r"+new \u…"]);
+        let two = stored(&format!("{DIFF}--- a/z\n+++ b/z\n@@ -1 +1 @@\n-a\n+b\n"));
+        let shown = excerpt(&two, 60, "", false);
+        assert_eq!((shown[1].as_str(), shown[7].as_str()), ("  +++ b/notes.txt  +1 −1", "  +++ b/z  +1 −1"));
+        let lines: String = (1..=54).map(|number| format!("+line {number}\n")).collect();
+        let long = stored(&format!("--- /dev/null\n+++ b/x\n@@ -0,0 +1,54 @@\n{lines}"));
+        let shown = excerpt(&long, 50, " · /diff", false);
+        assert_eq!((shown.len(), shown[20].as_str()), (21, "… 35 more lines · /diff"));
+        let cut = PrintedText { cut: true, ..long };
+        assert_eq!(excerpt(&cut, 50, "", false).last().unwrap(), "… over 35 more lines");
+        // A single line that is longer than what is stored, in wide letters.
+        let huge = format!("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+{}", "漢字".repeat(5_000));
+        let huge = PrintedText { cut: true, tail: "漢字".into(), ..stored(&huge) };
+        let shown = excerpt(&huge, 50, "", true);
+        assert!(shown.iter().all(|row| width(&crate::terminal::sanitize::clean(row)) <= 50), "{shown:?}");
+        assert_eq!(excerpt(&huge, 50, "", false).last().unwrap(), "… the rest");
     }
 }

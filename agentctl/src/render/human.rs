@@ -5,32 +5,36 @@
 //! the model says between its tool calls does not get into a script's variable. Its words are as they are,
 //! but what a terminal would obey is taken out of them there too: nobody knows where a pipe leads.
 
+mod options;
+
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, Write},
+    sync::PoisonError,
 };
 
 use agentd_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
     ids::{CallId, ItemId},
-    interrupt::{AnsweredBy, Ask, Interrupt},
+    interrupt::{Ask, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
     routing::ChoiceRule,
-    tool::ToolCall,
+    tool::{ToolCall, ToolResult},
     turn::{StopReason, TurnResult},
-    visible,
 };
 use anstyle::Style;
 
 use super::{
-    closing,
+    asking, closing,
     context::{compaction_line, notice_line, thought_line},
     input_row,
-    partial_item::PartialItem,
+    partial_item::{PartialItem, RunningCall},
+    reads::FoldedReads,
     spinner::Spinner,
     state_lines::state_lines,
+    status::{ChatStatus, SharedStatus},
     stream::TextStream,
-    tool_line::{self, call_line, watched_lines},
+    tool_line::{self, watched_lines},
 };
 use crate::{
     keyboard::TypeAhead,
@@ -55,6 +59,10 @@ pub(crate) struct Human<O, E> {
     calls: HashMap<CallId, ToolCall>,
     /// Running calls, in the order in which they began.
     running: Vec<RunningCall>,
+    /// Reads whose line is printed once no other read can join them.
+    reads: Option<FoldedReads>,
+    /// Preview of the last question.
+    previewed: Option<String>,
     /// Set while a turn runs.
     live: bool,
     /// About how many tokens of its requests repeated the request before.
@@ -70,24 +78,12 @@ pub(crate) struct Human<O, E> {
     line: Option<String>,
     /// The words for what shows whole what is told in a line; none where nothing does.
     shows_whole: &'static str,
-}
-
-/// A call that runs.
-#[derive(Debug)]
-struct RunningCall {
-    item: ItemId,
-    call: CallId,
-    /// The call with its argument.
-    what: String,
-    /// The last lines of its progress.
-    lines: VecDeque<String>,
+    /// Status line of a chat, below the text and the spinner.
+    status: Option<SharedStatus>,
 }
 
 /// Events before the start of a session's first turn at the most, and that start.
 const OPENING: u64 = 4;
-
-/// Lines of a running call that are shown below it.
-const LIVE_LINES: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
@@ -114,6 +110,8 @@ impl<O: Write, E: Write> Human<O, E> {
             items: HashMap::new(),
             calls: HashMap::new(),
             running: Vec::new(),
+            reads: None,
+            previewed: None,
             live: false,
             repeated: 0,
             last: Last::Nothing,
@@ -123,46 +121,20 @@ impl<O: Write, E: Write> Human<O, E> {
             answer_alone: false,
             line: None,
             shows_whole: "",
+            status: None,
         }
     }
 
-    /// Shows what the person said, too: for those who did not type it themselves.
-    pub(crate) fn showing_input(self) -> Self {
-        Self { shows_input: true, ..self }
-    }
-
-    /// Says that `/show` shows whole what is told in a line.
-    pub(crate) fn in_chat(self) -> Self {
-        Self { shows_whole: " · /show", ..self }
-    }
-
-    /// Shows nothing that moves: for what is over.
-    pub(crate) fn still(self) -> Self {
-        let look = TerminalStyle { err_terminal: false, ..self.look };
-        Self { spinner: Spinner::new(look), ..self }
-    }
-
-    /// Writes the answer when the turn has ended with it, alone and as it is, also on a terminal; nothing of a turn that ends
-    /// otherwise, whose words match no schema.
-    pub(crate) fn answer_alone(self) -> Self {
-        let look = TerminalStyle { out_shown: false, ..self.look };
-        Self { look, answer_alone: true, ..self }
-    }
-
-    /// Writes the words of the model line by line as they come, as they are, also on a terminal.
-    pub(crate) fn line_by_line(self) -> Self {
-        let look = TerminalStyle { out_shown: false, ..self.look };
-        Self { look, line: Some(String::new()), ..self }
-    }
-
-    /// Shows interrupts as lines, for clients that do not ask.
-    pub(crate) fn showing_interrupts(self) -> Self {
-        Self { shows_interrupts: true, ..self }
+    fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
+        if let Some(status) = &self.status {
+            change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     fn show(&mut self, kind: &EventKind) -> io::Result<()> {
         match kind {
             EventKind::TurnStarted { model, .. } => {
+                self.change_status(ChatStatus::begin_turn);
                 self.live = true;
                 self.repeated = 0;
                 if !self.shows_whole.is_empty() {
@@ -176,28 +148,30 @@ impl<O: Write, E: Write> Human<O, E> {
             EventKind::ItemDelta { item_id, offset, text } => self.delta(*item_id, *offset, text),
             EventKind::ItemCompleted { item, status } => self.item_completed(item, *status),
             EventKind::InterruptRaised { interrupt } => self.interrupt_raised(interrupt),
-            EventKind::InterruptResolved { by, .. } => self.interrupt_resolved(by),
-            EventKind::UsageUpdated { prompt, .. } => {
+            EventKind::InterruptResolved { by, .. } => {
+                let line = asking::resolved(by, self.shows_interrupts);
+                line.map_or(Ok(()), |line| self.status(QUIET, &line))
+            }
+            EventKind::UsageUpdated { prompt, step, usage, turn, delegated, .. } => {
+                if !delegated {
+                    self.change_status(|status| status.count_call(*step, usage, turn));
+                }
                 let repeated = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
                 self.repeated = self.repeated.saturating_add(repeated);
                 Ok(())
             }
             EventKind::StateChanged { change } => {
+                if let StateChange::Settings { settings } = change {
+                    self.change_status(|status| status.change_settings(settings));
+                }
                 state_lines(change, self.look).iter().try_for_each(|line| self.painted(line))
             }
             // A choice of the daemon that nobody made is told; the usual ones are in the machine's output.
             EventKind::ModelChosen { model, rule: ChoiceRule::Fallback, reason, .. } => {
-                let line = format!("! {} answers: {}", clean_line(model), clean_line(reason));
-                self.folded(WARN, &line)?;
-                self.wait_again();
-                Ok(())
+                self.folded(WARN, &format!("! {} answers: {}", clean_line(model), clean_line(reason)))
             }
             EventKind::ModelChosen { .. } | EventKind::IntentClassified { .. } => Ok(()),
-            EventKind::Warning { message, .. } => {
-                self.folded(WARN, &format!("! {}", clean_line(message)))?;
-                self.wait_again();
-                Ok(())
-            }
+            EventKind::Warning { message, .. } => self.folded(WARN, &format!("! {}", clean_line(message))),
             EventKind::TurnEnded { .. } => self.turn_ended(),
         }
     }
@@ -208,18 +182,21 @@ impl<O: Write, E: Write> Human<O, E> {
                 let reasoning = matches!(item.body, ItemBody::Reasoning { .. });
                 self.items.insert(item.id, PartialItem::new(reasoning));
                 if reasoning {
+                    self.end_reads()?;
                     self.spinner.show("thinking");
                 }
                 self.delta(item.id, 0, text)
             }
             ItemBody::ToolCall(call) if !call.name.is_empty() => {
+                self.end_reads_before(&call.name)?;
                 self.spinner.show(&clean_line(&call.name));
                 Ok(())
             }
             ItemBody::ToolResult(result) => {
-                let what = tool_line::about(self.calls.get(&result.call_id), result).shown();
+                self.end_reads_before(&result.name)?;
+                let title = tool_line::about(self.calls.get(&result.call_id), result).shown();
                 let call = result.call_id.clone();
-                self.running.push(RunningCall { item: item.id, call, what, lines: VecDeque::new() });
+                self.running.push(RunningCall { item: item.id, call, title, lines: VecDeque::new() });
                 self.wait();
                 Ok(())
             }
@@ -229,9 +206,7 @@ impl<O: Write, E: Write> Human<O, E> {
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> io::Result<()> {
         if let Some(running) = self.running.iter_mut().find(|running| running.item == id) {
-            running.lines.extend(text.lines().map(clean_line).filter(|line| !line.is_empty()));
-            let surplus = running.lines.len().saturating_sub(LIVE_LINES);
-            running.lines.drain(..surplus);
+            running.progress(text);
             self.wait();
             return Ok(());
         }
@@ -266,9 +241,7 @@ impl<O: Write, E: Write> Human<O, E> {
             ItemBody::ToolResult(result) => {
                 let call = self.calls.remove(&result.call_id);
                 self.running.retain(|running| running.call != result.call_id);
-                for line in watched_lines(call.as_ref(), result, self.look) {
-                    self.painted(&line)?;
-                }
+                self.call_ended(call.as_ref(), result)?;
                 self.wait();
                 Ok(())
             }
@@ -293,6 +266,35 @@ impl<O: Write, E: Write> Human<O, E> {
         }
     }
 
+    fn call_ended(&mut self, call: Option<&ToolCall>, result: &ToolResult) -> io::Result<()> {
+        if let Some(read) = FoldedReads::of(call, result) {
+            if !self.reads.as_mut().is_some_and(|reads| reads.join(&read, self.look.columns())) {
+                self.end_reads()?;
+                self.reads = Some(read);
+            }
+            return Ok(());
+        }
+        let diff = tool_line::changes(result);
+        let shown = self.previewed.take_if(|preview| diff.is_some_and(|diff| diff.text == *preview));
+        let hint = match self.shows_whole {
+            "" => Some(""),
+            // A person's own chat has just shown the question.
+            _ if shown.is_some() && !self.shows_input => None,
+            _ => Some(" · /diff"),
+        };
+        watched_lines(call, result, self.look, hint).iter().try_for_each(|line| self.painted(line))
+    }
+
+    /// Prints the reads, unless a call of this tool might join them.
+    fn end_reads_before(&mut self, tool: &str) -> io::Result<()> {
+        if self.reads.as_ref().is_some_and(|reads| reads.tool != tool) { self.end_reads() } else { Ok(()) }
+    }
+
+    fn end_reads(&mut self) -> io::Result<()> {
+        let line = self.reads.take().map(|reads| reads.line(self.look.columns(), self.look.err_color));
+        line.map_or(Ok(()), |line| self.painted(&line))
+    }
+
     /// Shows what the deltas did not bring, and ends the text.
     fn message_completed(&mut self, id: ItemId, text: &str) -> io::Result<()> {
         let mut item = self.items.remove(&id).unwrap_or_else(|| PartialItem::new(false));
@@ -310,6 +312,9 @@ impl<O: Write, E: Write> Human<O, E> {
 
     /// Writes words of the answer, where they are written as they come.
     fn say(&mut self, text: &str) -> io::Result<()> {
+        if !text.is_empty() {
+            self.end_reads()?;
+        }
         if let Some(line) = &mut self.line {
             line.push_str(text);
             return match line.rfind('\n') {
@@ -328,24 +333,18 @@ impl<O: Write, E: Write> Human<O, E> {
         self.text.push(text)
     }
 
-    /// Says on the spinner what is waited for.
+    /// Shows on the spinner what is waited for.
     fn wait(&mut self) {
+        let reads = self.reads.as_ref().map(|reads| format!(" · {}", reads.title.shown())).unwrap_or_default();
         match self.running.as_slice() {
             _ if self.text.is_open() => {}
-            [] => self.spinner.show("waiting for the model"),
-            [one] => self.spinner.show_lines(&one.what, one.lines.iter().map(|line| format!("  {line}"))),
+            [] => self.spinner.show(&format!("waiting for the model{reads}")),
+            [one] => self.spinner.show_lines(&one.title, one.lines.iter().map(|line| format!("  {line}"))),
             [one, others @ ..] => {
-                let last = |call: &RunningCall| Some(format!("  {}: {}", call.what, call.lines.back()?));
-                let what = format!("{} and {} more", one.what, others.len());
+                let last = |call: &RunningCall| Some(format!("  {}: {}", call.title, call.lines.back()?));
+                let what = format!("{} and {} more", one.title, others.len());
                 self.spinner.show_lines(&what, self.running.iter().filter_map(last));
             }
-        }
-    }
-
-    /// Puts the spinner back after a line was written while something was waited for.
-    fn wait_again(&mut self) {
-        if self.live {
-            self.wait();
         }
     }
 
@@ -354,26 +353,12 @@ impl<O: Write, E: Write> Human<O, E> {
         if !self.shows_interrupts {
             // The question sets itself apart from the words before it.
             self.last = Last::Status;
+            if let Ask::Approval { preview, .. } = &interrupt.ask {
+                self.previewed.clone_from(preview);
+            }
             return Ok(());
         }
-        let what = match &interrupt.ask {
-            Ask::Approval { tool, args, .. } => call_line(tool, args),
-            Ask::Question { question, .. } => visible::line(question),
-        };
-        self.status(WARN, &format!("? {}", what.trim_end()))?;
-        let id = crate::report::short_id(interrupt.id);
-        self.status(QUIET, &format!("  answer it with: agentctl answer {id} …"))?;
-        self.status(QUIET, &format!("  see it in full: agentctl interrupts {id}"))
-    }
-
-    fn interrupt_resolved(&mut self, by: &AnsweredBy) -> io::Result<()> {
-        let line = match by {
-            AnsweredBy::Client(client) if self.shows_interrupts => format!("answered by {}", clean_line(client)),
-            AnsweredBy::Client(_) => return Ok(()),
-            AnsweredBy::Deadline => "no answer in time".to_owned(),
-            AnsweredBy::Daemon => "question withdrawn".to_owned(),
-        };
-        self.status(QUIET, &line)
+        asking::raised(interrupt).iter().try_for_each(|(style, line)| self.status(*style, line))
     }
 
     fn finish_turn(&mut self, result: &TurnResult) -> io::Result<()> {
@@ -393,18 +378,23 @@ impl<O: Write, E: Write> Human<O, E> {
         Ok(())
     }
 
-    /// Leaves the terminal to others: no spinner, the cursor at the start of a row.
+    /// Leaves the terminal to others: no spinner, every read printed, the cursor at the start of a row.
     fn make_way(&mut self) -> io::Result<()> {
         self.spinner.clear();
-        if self.text.is_open() && self.look.out_shown { self.text.finish() } else { Ok(()) }
+        if self.text.is_open() && self.look.out_shown {
+            self.text.finish()?;
+        }
+        self.end_reads()
     }
 
     fn turn_ended(&mut self) -> io::Result<()> {
         self.make_way()?;
+        self.change_status(|status| status.turn = None);
         self.live = false;
         self.items.clear();
         self.calls.clear();
         self.running.clear();
+        self.previewed = None;
         Ok(())
     }
 
@@ -414,11 +404,14 @@ impl<O: Write, E: Write> Human<O, E> {
         self.painted(&paint(self.look.err_color, style, &line))
     }
 
-    /// A status line that is too important to be cut: in as many rows as it takes.
+    /// Prints a status line that is too important to be clipped in as many rows as it takes, and then waits again.
     fn folded(&mut self, style: Style, line: &str) -> io::Result<()> {
         let columns = if self.look.err_shown { self.look.columns().saturating_sub(1) } else { usize::MAX };
         for row in fold(line, columns) {
             self.painted(&paint(self.look.err_color, style, &row))?;
+        }
+        if self.live {
+            self.wait();
         }
         Ok(())
     }
@@ -458,11 +451,13 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
     }
 
     fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
-        let row = input_row::of(typed, self.look.columns());
-        self.spinner.below(Some(row.clone()));
-        // Below what streams it is written again with each piece, so it stands there only where it says something.
-        let has_words = typed.is_writing() || typed.waiting() > 0;
-        self.text.below(Some(row).filter(|_| has_words))
+        let columns = self.look.columns();
+        let mut rows = input_row::rows(typed, columns);
+        self.change_status(|status| {
+            rows.insert(0, paint(self.look.err_color, QUIET, &status.line(columns.saturating_sub(1))));
+        });
+        self.spinner.below(rows.clone());
+        self.text.below(rows)
     }
 
     fn lost(&mut self) -> io::Result<()> {
@@ -476,7 +471,6 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
             // Spaces stay, for what is aligned.
             self.folded(QUIET, &clean(line))?;
         }
-        self.wait_again();
         Ok(())
     }
 }

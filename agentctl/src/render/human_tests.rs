@@ -6,9 +6,9 @@ use std::rc::Rc;
 use agentd_core::{
     event::StateChange,
     ids::{TraceId, TurnId},
-    interrupt::Answer,
+    interrupt::{Answer, AnsweredBy},
     session::{Todo, TodoStatus},
-    tool::{ToolErrorCode, ToolResult},
+    tool::{FileChange, FileChangeKind, ToolDetails, ToolErrorCode},
     turn::StopReason,
     usage::Usage,
 };
@@ -199,21 +199,8 @@ fn turn_on_a_terminal_is_rendered() {
 }
 
 #[test]
-fn turn_without_colours_keeps_its_markup() {
-    insta::assert_snapshot!(working_turn().screen(NO_COLOR), @r#"
-    ∴ The person wants · 2 lines
-
-    I look at *both* files.
-    ✗ read_file b.txt → no such file · 12 ms
-    ● read_file a.txt → 2 lines · 12 ms
-    ! trying again in 2 s
-
-    # Summary
-
-    - **a.txt** has two lines that say one and two
-    - 漢字
-    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
-    "#);
+fn turn_without_colours_has_the_same_layout() {
+    assert_eq!(working_turn().screen(NO_COLOR), working_turn().screen(TERMINAL));
 }
 
 #[test]
@@ -310,4 +297,84 @@ fn state_changes_and_other_clients_are_one_line() {
     answered by phone
     2 more turns wait
     "#);
+}
+
+fn reads(paths: &[&str]) -> Script {
+    paths.iter().fold(Script::new(), |script, path| {
+        script.calls(path, "read_file", &json!({ "path": path }).to_string()).runs(path, "read_file").returns(
+            path,
+            "read_file",
+            "one\ntwo\n",
+            None,
+        )
+    })
+}
+
+#[test]
+fn reads_in_a_row_share_a_line_that_is_never_lost() {
+    let two = || reads(&["a.txt", "b.txt"]);
+    let line = "● read_file a.txt, b.txt → 4 lines · 2 calls\n";
+    let check = |script: Script, after: &str| {
+        let (_, err) = script.played(PIPES, |human| human);
+        assert_eq!(err.text(), format!("{line}{after}"));
+    };
+    let warning = EventKind::Warning { code: "model_retry".into(), message: "trying again".into() };
+    check(two().event(warning), "! trying again\n");
+    check(two().calls("c", "now", "{}"), "");
+    check(two().runs("c", "grep"), "");
+    let failed = two().returns("c", "read_file", "no such file", Some(ToolErrorCode::Path));
+    check(failed, "✗ read_file → no such file · 12 ms\n");
+    check(two().returns("c", "now", "12:00", None), "● now → 12:00 · 12 ms\n");
+    check(two().returns("c", "grep", "", None).says(&["So."]), "● grep → done · 12 ms\n");
+    check(two().thinks(&["Hm."]), "∴ Hm.\n");
+    check(two().says(&["Done."]), "");
+    check(two().ends("Done."), "1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s\n");
+    let ask = samples::approval("run_bash_command", json!({"command": "make"}), None, &[]);
+    check(two().event(EventKind::InterruptRaised { interrupt: Box::new(samples::interrupt(ask)) }), "");
+
+    for ends_turn in [false, true] {
+        let err = Paper::default();
+        let mut human = Human::new(Paper::default(), err.clone(), PIPES);
+        two().events.iter().for_each(|event| human.show(event).unwrap());
+        assert_eq!(err.text(), "", "another read could follow");
+        if ends_turn { human.turn_ended() } else { human.make_way() }.unwrap();
+        assert_eq!(err.text(), line);
+    }
+}
+
+#[test]
+fn reads_between_texts_keep_their_place() {
+    let script = Script::new().says(&["First."]);
+    let look = reads(&["a.txt"]).events.into_iter().skip(1).fold(script, Script::event);
+    let shown = look.says(&["Second."]).screen(TerminalStyle { err_shown: true, ..NO_COLOR });
+    assert_eq!(shown, "First.\n\n● read_file a.txt → 2 lines · 12 ms\n\nSecond.");
+}
+
+#[test]
+fn diff_of_an_edit_is_shown_once() {
+    const DIFF: &str = "--- a/a.rs\n+++ b/a.rs\n@@ -1 +1 @@\n-old\n+new\n";
+    let edit = |asked: bool| {
+        let ask = samples::approval("edit_file", json!({"path": "a.rs"}), Some(DIFF), &[]);
+        let raised = EventKind::InterruptRaised { interrupt: Box::new(samples::interrupt(ask)) };
+        let script = Script::new().calls("a", "edit_file", r#"{"path":"a.rs"}"#);
+        let script = if asked { script.event(raised) } else { script };
+        let details = Some(Box::new(ToolDetails::of_diff(DIFF)));
+        let files = vec![FileChange::new("a.rs", FileChangeKind::Modified)];
+        let edited = ToolResult { details, files, ..result("a", "edit_file", "Edited.", None) };
+        let item = script.item(ItemBody::ToolResult(edited));
+        script.event(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    };
+    let check = |asked: bool, options: fn(Human<Paper, Paper>) -> Human<Paper, Paper>, diff: &str| {
+        let (_, err) = edit(asked).played(TerminalStyle { err_shown: true, ..NO_COLOR }, options);
+        assert_eq!(err.text(), format!("● edit_file a.rs → +1 −1 · 12 ms\n{diff}"));
+    };
+    let diff = "  @@ -1 +1 @@\n  -old\n  +new\n";
+    check(false, |human| human, diff);
+    check(true, |human| human, diff);
+    check(false, Human::in_chat, diff);
+    check(true, |human| human.in_chat().showing_input().still(), diff);
+    // The question of the chat has just shown it.
+    check(true, Human::in_chat, "");
+    let (_, err) = edit(false).played(PIPES, |human| human);
+    assert_eq!(err.text(), "● edit_file a.rs → +1 −1 · 12 ms\n");
 }

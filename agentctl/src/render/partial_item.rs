@@ -1,6 +1,33 @@
-//! An item whose text is under way: the part of it that came, and the part that can be shown.
+//! Items under way: the part of a text that came and the part that can be shown, and the progress of a running call.
+
+use std::collections::VecDeque;
+
+use agentd_core::ids::{CallId, ItemId};
 
 use crate::terminal::sanitize::clean_line;
+
+/// Number of lines that are shown below a running call.
+const LIVE_LINES: usize = 3;
+
+/// A call that has no result yet.
+#[derive(Debug)]
+pub(super) struct RunningCall {
+    pub(super) item: ItemId,
+    pub(super) call: CallId,
+    /// The call with its subject.
+    pub(super) title: String,
+    /// The last lines of its progress.
+    pub(super) lines: VecDeque<String>,
+}
+
+impl RunningCall {
+    /// Adds progress, and drops all but the last lines.
+    pub(super) fn progress(&mut self, text: &str) {
+        self.lines.extend(text.lines().map(clean_line).filter(|line| !line.is_empty()));
+        let surplus = self.lines.len().saturating_sub(LIVE_LINES);
+        self.lines.drain(..surplus);
+    }
+}
 
 /// An item's text as far as it is known.
 #[derive(Debug)]
@@ -8,7 +35,7 @@ pub(super) struct PartialItem {
     pub(super) reasoning: bool,
     /// Bytes of the text that were taken in.
     pub(super) taken: usize,
-    /// Last line of the reasoning, for the spinner.
+    /// Last part of the reasoning as it came, for the spinner.
     pub(super) tail: String,
     /// Newlines that are shown only if text follows them.
     pub(super) held: usize,
@@ -44,8 +71,9 @@ impl PartialItem {
         visible
     }
 
-    /// The last words of a reasoning.
-    pub(super) fn think(&mut self, new: &str) -> &str {
+    /// Adds to a reasoning, and returns its last words. The text is stored as it came, because a chunk may end with a
+    /// blank, or within an escape sequence.
+    pub(super) fn think(&mut self, new: &str) -> String {
         self.tail.push_str(&new.replace(['\n', '\r', '\t'], " "));
         if self.tail.len() > 400 {
             let cut = self.tail.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
@@ -53,7 +81,26 @@ impl PartialItem {
         }
         let clean = clean_line(&self.tail);
         let start = clean.char_indices().rev().nth(50).map_or(0, |(at, _)| at);
-        self.tail = clean;
-        &self.tail[start..]
+        clean[start..].to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_reasoning_keeps_blanks_between_chunks() {
+        #[track_caller]
+        fn check(chunks: &[&str], expected: &str) {
+            let (mut item, mut shown) = (PartialItem::new(true), String::new());
+            for chunk in chunks {
+                shown = item.think(chunk);
+            }
+            assert_eq!(shown, expected, "{chunks:?}");
+        }
+        check(&["The ", "person", " wants\n", "a", "\t", "thing"], "The person wants a thing");
+        check(&["a ", "\u{1b}[3", "1mred"], "a red");
+        check(&["x".repeat(500).as_str(), " ", "end"], &format!("{} end", "x".repeat(47)));
     }
 }

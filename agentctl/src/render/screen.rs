@@ -23,16 +23,15 @@ impl Screen {
             match c {
                 '\n' => self.newline(),
                 '\r' => self.column = 0,
+                // One row down, in the same column.
+                '\u{b}' => {
+                    let column = self.column;
+                    self.newline();
+                    self.column = column;
+                }
                 '\u{1b}' => {
                     match rest.next() {
                         Some('[') => {}
-                        // One row down, in the same column.
-                        Some('D') => {
-                            let column = self.column;
-                            self.newline();
-                            self.column = column;
-                            continue;
-                        }
                         Some('7') => {
                             self.saved = (self.row, self.column);
                             continue;

@@ -18,14 +18,14 @@ pub(crate) struct Spinner {
     bar: Option<ProgressBar>,
     /// The rows below it: how far it is.
     lines: Vec<String>,
-    /// The last row: words that a person types meanwhile.
-    below: Option<String>,
+    /// Last rows: status and input.
+    below: Vec<String>,
     look: TerminalStyle,
 }
 
 impl Spinner {
     pub(crate) fn new(look: TerminalStyle) -> Self {
-        Self { bar: None, lines: Vec::new(), below: None, look }
+        Self { bar: None, lines: Vec::new(), below: Vec::new(), look }
     }
 
     /// Says what is waited for. The text must be clean.
@@ -58,10 +58,12 @@ impl Spinner {
         self.bar = Some(bar);
     }
 
-    /// Shows this below it, in one row; none for nothing. The text must be clean.
-    pub(crate) fn below(&mut self, text: Option<String>) {
-        self.below = text.map(|text| clip(&text, self.look.columns().saturating_sub(1)));
-        self.style_bar();
+    /// Shows rows below it. They must be clean and fit the window.
+    pub(crate) fn below(&mut self, rows: Vec<String>) {
+        if rows != self.below {
+            self.below = rows;
+            self.style_bar();
+        }
     }
 
     fn style_bar(&self) {
@@ -78,7 +80,7 @@ impl Spinner {
     }
 
     fn style(&self) -> ProgressStyle {
-        let template = match (self.look.err_color, !self.lines.is_empty() || self.below.is_some()) {
+        let template = match (self.look.err_color, !(self.lines.is_empty() && self.below.is_empty())) {
             (true, false) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}",
             (true, true) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}\n{prefix}",
             (false, false) => "{spinner} {msg} {elapsed}",

@@ -14,18 +14,19 @@ use std::io::{self, Write};
 use super::markdown::{Markdown, WIDEST, hanging, table, wrap::cut};
 use crate::terminal::{
     look::TerminalStyle,
-    paint::{clip, widest},
+    paint::{widest, without_colors},
     sanitize::{Sanitizer, clean},
 };
 
 /// Stand-in for a tab while its line is incomplete: the width of a real one is the terminal's affair.
 const TAB: &str = "    ";
 
-/// Goes to the row below, scrolling where there is none, and remembers where it came from.
-const MAKE_ROOM_BELOW: &str = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[K";
-/// Goes back from there.
-const COME_BACK: &str = "\x1b8";
-/// Takes off what stands in the row below.
+/// Moves to the row below and erases it.
+const NEXT_ROW: &str = "\x1b[B\r\x1b[K";
+/// Stores the position of the cursor, and restores it.
+const STORE_CURSOR: &str = "\x1b7";
+const RESTORE_CURSOR: &str = "\x1b8";
+/// Erases the rows below.
 const ERASE_BELOW: &str = "\x1b7\x1b[B\r\x1b[J\x1b8";
 
 /// Writes text that comes in pieces.
@@ -41,10 +42,12 @@ pub(crate) struct TextStream<W> {
     echo: Echo,
     /// A style is on, which must be ended before anything else is written.
     inked: bool,
-    /// The row below the block under way: words that a person types meanwhile.
-    below: Option<String>,
-    /// It is on the screen.
+    /// Rows below the text while it streams: status and input.
+    below: Vec<String>,
+    /// They are on the screen.
     has_below: bool,
+    /// Text streams: more of it may come at any time.
+    is_streaming: bool,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +67,8 @@ struct Echo {
     partial: bool,
     /// Nothing more is echoed: what comes would scroll the block out of reach.
     full: bool,
+    /// Maximum number of rows below so far, which have scrolled the block up.
+    below: usize,
 }
 
 impl<W: Write> TextStream<W> {
@@ -76,18 +81,20 @@ impl<W: Write> TextStream<W> {
             block: String::new(),
             echo: Echo::default(),
             inked: false,
-            below: None,
+            below: Vec::new(),
             has_below: false,
+            is_streaming: false,
         }
     }
 
-    /// Returns whether the cursor is within a line, so that no other output may be written now.
+    /// Returns true while text streams, so that no other output may be written.
     pub(crate) fn is_open(&self) -> bool {
-        !self.block.is_empty()
+        self.is_streaming || !self.block.is_empty()
     }
 
     /// Shows more of the text.
     pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
+        self.is_streaming = true;
         let text = self.sanitizer.push(text);
         let mut painted = String::with_capacity(text.len() + 16);
         for c in text.chars() {
@@ -97,24 +104,38 @@ impl<W: Write> TextStream<W> {
         self.write(&painted)
     }
 
-    /// Shows this in a row below the block under way, and below those to come; none for nothing. The text must be clean.
-    pub(crate) fn below(&mut self, text: Option<String>) -> io::Result<()> {
-        if !self.look.out_terminal {
+    /// Shows rows below the text while it streams. The rows must be clean and fit the window.
+    pub(crate) fn below(&mut self, rows: Vec<String>) -> io::Result<()> {
+        if !self.look.out_terminal || rows == self.below && self.has_below == self.is_open() {
             return Ok(());
         }
-        self.below = text.map(|text| clip(&text, (self.look.size)().0.saturating_sub(1)));
-        self.write("")
+        self.below = rows;
+        self.draw("")
     }
 
-    /// Writes what is painted, above the row below.
+    /// Writes painted text above the rows below. They stay as they are while the cursor stays in its row.
     fn write(&mut self, painted: &str) -> io::Result<()> {
-        let mut all = String::with_capacity(painted.len() + 32);
+        if self.has_below && self.is_open() && !painted.contains(['\n', '\r']) {
+            self.out.write_all(painted.as_bytes())?;
+            return self.out.flush();
+        }
+        self.draw(painted)
+    }
+
+    fn draw(&mut self, painted: &str) -> io::Result<()> {
+        let mut all = String::with_capacity(painted.len() + 256);
         if std::mem::take(&mut self.has_below) {
             all.push_str(ERASE_BELOW);
         }
         all.push_str(painted);
-        if let Some(below) = self.below.as_ref().filter(|_| self.is_open()) {
-            all.push_str(&format!("{MAKE_ROOM_BELOW}{below}{COME_BACK}"));
+        if self.is_open() && !self.below.is_empty() {
+            // A vertical tab scrolls if there is no room below, and keeps the column.
+            let count = self.below.len();
+            self.echo.below = self.echo.below.max(count);
+            all.push_str(&"\x0b".repeat(count));
+            all.push_str(&format!("\x1b[{count}A{STORE_CURSOR}"));
+            self.below.iter().for_each(|row| all.extend([NEXT_ROW, row]));
+            all.push_str(RESTORE_CURSOR);
             self.has_below = true;
         }
         self.out.write_all(all.as_bytes())?;
@@ -123,6 +144,7 @@ impl<W: Write> TextStream<W> {
 
     /// Ends the text: the block under way is finished, the next text starts in plain Markdown.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.is_streaming = false;
         let mut painted = String::new();
         self.end_block(&mut painted);
         self.sanitizer = Sanitizer::default();
@@ -132,6 +154,7 @@ impl<W: Write> TextStream<W> {
 
     /// Writes a line that is no text of the model's.
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.is_streaming = false;
         let mut painted = String::new();
         self.end_block(&mut painted);
         painted.push_str(line);
@@ -146,9 +169,9 @@ impl<W: Write> TextStream<W> {
         self.out.flush()
     }
 
-    /// Returns whether Markdown is rendered. Without colours its marks are all that is left of it.
+    /// Returns true if Markdown is rendered. Without colours it is rendered, too, with its layout and attributes.
     fn paints(&self) -> bool {
-        self.look.out_terminal && self.look.out_color
+        self.look.out_terminal
     }
 
     fn character(&mut self, c: char, painted: &mut String) {
@@ -159,7 +182,7 @@ impl<W: Write> TextStream<W> {
         if c == '\n' {
             if self.paints() && !self.markdown.in_fence() && table::is_row(&self.block) {
                 self.block.push('\n');
-                self.echo.full |= self.echo.rows + 3 > self.echo.window.1;
+                self.echo.full |= self.echo.rows + self.echo.below + 3 > self.echo.window.1;
                 if self.echo.full {
                     self.echo.partial = true;
                 } else {
@@ -192,7 +215,7 @@ impl<W: Write> TextStream<W> {
         let columns = self.echo.window.0.saturating_sub(1);
         if code && !self.inked {
             let style = self.markdown.code_style();
-            if !style.is_plain() {
+            if !style.is_plain() && self.look.out_color {
                 painted.push_str(&style.render().to_string());
                 self.inked = true;
             }
@@ -284,13 +307,14 @@ impl<W: Write> TextStream<W> {
         let window = (self.look.size)();
         // As for the echo, one column is left free.
         let rows = self.markdown.block(block.trim_end_matches('\n'), window.0.saturating_sub(1));
-        let mut rendered = rows.join("\n");
+        let rendered = rows.join("\n");
+        let mut rendered = if self.look.out_color { rendered } else { without_colors(&rendered) };
         if !rows.is_empty() {
             rendered.push('\n');
         }
         let at_start = echo.text.ends_with('\n');
         let is_shown = if at_start { echo.text == rendered } else { format!("{}\n", echo.text) == rendered };
-        let out_of_reach = echo.fixed || window != echo.window || echo.rows + 2 > window.1;
+        let out_of_reach = echo.fixed || window != echo.window || echo.rows + echo.below + 2 > window.1;
         if !echo.partial && (is_shown || out_of_reach) {
             if !at_start {
                 painted.push('\n');
@@ -370,7 +394,8 @@ mod tests {
         let mut stream = TextStream::new(&mut bytes, look());
         for (at, c) in text.chars().enumerate() {
             stream.push(c.encode_utf8(&mut [0; 4])).unwrap();
-            stream.below((at % 7 != 3).then(|| format!("› typed {at}"))).unwrap();
+            let rows = [format!("status {at}"), format!("› typed {at}")];
+            stream.below(rows.into_iter().skip(at % 7 % 3).collect()).unwrap();
         }
         let open = String::from_utf8(stream.out.clone()).unwrap();
         assert_eq!(
@@ -454,12 +479,31 @@ mod tests {
     }
 
     #[test]
-    fn without_colours_text_is_unchanged() {
+    fn plain_terminal_shows_markdown_as_written() {
         let mut bytes = Vec::new();
-        let mut stream = TextStream::new(&mut bytes, TerminalStyle { out_color: false, ..look() });
+        let plain = TerminalStyle { out_terminal: false, out_color: false, ..look() };
+        let mut stream = TextStream::new(&mut bytes, plain);
         stream.push("# A **long** title that is not broken\n| a |\n\nend\u{1b}[31m").unwrap();
         stream.finish().unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "# A **long** title that is not broken\n| a |\n\nend\n");
+    }
+
+    #[test]
+    fn terminal_without_colours_keeps_layout_and_attributes() {
+        let text =
+            "# Title\n\nA **bold** `word`.\n- one\n```rust\nlet x = 1;\n```\n| a | b |\n|---|---|\n| 1 | 2 |\nend";
+        let mut bytes = Vec::new();
+        let mut stream = TextStream::new(&mut bytes, TerminalStyle { out_color: false, ..look() });
+        for c in text.chars() {
+            stream.push(c.encode_utf8(&mut [0; 4])).unwrap();
+        }
+        stream.finish().unwrap();
+        let written = String::from_utf8(bytes).unwrap();
+        assert_eq!(Screen::new(COLUMNS, ROWS).feed(&written).lines(), shown(&[text]));
+        assert!(written.contains("\x1b[1mbold\x1b[0m"), "{written:?}");
+        let colors = written.split("\x1b[").skip(1).filter_map(|code| code.split_once('m'));
+        let colors = colors.filter(|(code, _)| code.len() == 2 && code.starts_with(['3', '9']));
+        assert_eq!(colors.count(), 0, "{written:?}");
     }
 
     proptest! {

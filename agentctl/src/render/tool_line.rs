@@ -1,4 +1,5 @@
-//! A tool call in one quiet line: name, main argument, what came of it, how long it took.
+//! A tool call in one quiet line: name, subject, outcome and duration. Below it, what a person wants to see at once:
+//! why it failed, the end or the beginning of a command's output, and the changes of files.
 
 use agentd_core::{
     tool::{FileChangeKind, PrintedText, ToolCall, ToolErrorCode, ToolResult},
@@ -6,32 +7,27 @@ use agentd_core::{
 };
 use serde_json::Value;
 
+use super::{
+    diff,
+    subject::{PATCH, file_and_lines, subject},
+};
 use crate::terminal::{
     look::TerminalStyle,
-    paint::{BAD, GOOD, QUIET, STRONG, clip, duration, fold, number, paint, width},
+    paint::{BAD, GOOD, QUIET, STRONG, clip, duration, fold, number, paint, tail, width},
     sanitize::clean_line,
 };
 
+pub(crate) use super::subject::main_text;
+
 /// The tool that runs commands.
 const SHELL: &str = "run_bash_command";
-/// The tool that changes files by a patch.
-const PATCH: &str = "apply_patch";
+/// Name before the command of a call.
+const COMMAND_PROMPT: &str = "$";
 /// The tool that has a subagent work.
 pub(crate) const DELEGATE: &str = "delegate_task";
 
 /// The end of a refusal, which is said to the model.
 const ADVICE: &str = ". Do not try the same again; ask, or go another way";
-
-/// The arguments that say best what a call is about, in order.
-const MAIN_ARGUMENTS: [&str; 9] =
-    ["path", "file_path", "command", "pattern", "query", "question", "url", "glob", "name"];
-
-/// The main argument as it is.
-pub(crate) fn main_text(args: &Value) -> String {
-    let Value::Object(fields) = args else { return args.as_str().unwrap_or_default().to_owned() };
-    let main = MAIN_ARGUMENTS.iter().filter_map(|name| fields.get(*name)).find_map(Value::as_str);
-    main.or_else(|| fields.values().find_map(Value::as_str)).unwrap_or_default().to_owned()
-}
 
 /// A call as people read it, in two parts.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,33 +53,7 @@ pub(crate) fn call_line(tool: &str, args: &Value) -> String {
 
 /// The name of a tool before this subject.
 fn name(tool: &str, subject: &str) -> String {
-    if tool == SHELL && !subject.is_empty() { "$".to_owned() } else { clean_line(tool) }
-}
-
-fn subject(tool: &str, args: &Value) -> String {
-    let text = main_text(args);
-    let patch = (tool == PATCH).then(|| patched(&text)).flatten();
-    patch.unwrap_or_else(|| visible::line(&text))
-}
-
-/// The files of a patch, each with the lines that it adds and removes; none where it names no file.
-fn patched(patch: &str) -> Option<String> {
-    let mut files: Vec<(String, u64, u64)> = Vec::new();
-    for line in patch.lines() {
-        let header = ["*** Update File: ", "*** Add File: ", "*** Delete File: "].iter();
-        if let Some(path) = header.filter_map(|header| line.strip_prefix(header)).next() {
-            files.push((visible::line(path.trim()), 0, 0));
-        } else if let Some((_, added, removed)) = files.last_mut() {
-            *added += u64::from(line.starts_with('+'));
-            *removed += u64::from(line.starts_with('-'));
-        }
-    }
-    let summary = |(path, added, removed): &(String, u64, u64)| {
-        let count =
-            |sign: char, lines: u64| if lines == 0 { String::new() } else { format!(" {sign}{}", number(lines)) };
-        format!("{path}{}{}", count('+', *added), count('−', *removed))
-    };
-    (!files.is_empty()).then(|| files.iter().map(summary).collect::<Vec<_>>().join(", "))
+    if tool == SHELL && !subject.is_empty() { COMMAND_PROMPT.to_owned() } else { clean_line(tool) }
 }
 
 /// A call that ran, as people read it; the model's own beside it where a person has changed it.
@@ -108,19 +78,25 @@ const SUCCESS_LINES: usize = 3;
 const FAILURE_LINES: usize = 4;
 const LAST_OF_STREAM: usize = 3;
 
+/// Number of changed files that are named below the line of their call.
+const NAMED_FILES: usize = 5;
+
 /// The columns of the sign, the arrow, the dot and the spaces between.
 const FRAME: usize = 10;
+/// Columns of an outcome that are not clipped if the subject can be clipped instead.
+const SHORT_OUTCOME: usize = 16;
+/// Columns of a subject that are always shown.
+const LEAST_SUBJECT: usize = 8;
 
-/// The lines of a call that has ended: one that says what came of it, and of a command that failed the last ones that it
-/// wrote. `columns` bounds their width.
+/// Returns the lines of a call that has ended, at most `columns` wide: its outcome, and for a failed command the last
+/// lines of its output.
 pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: usize, color: bool) -> Vec<String> {
     let title = about(call, result);
-    let outcome = summary(result, &title.subject);
-    let fits = width(&title.shown()) + width(&outcome) + width(&duration(result.duration_ms)) + FRAME <= columns;
-    let is_reason_below = result.error.is_some() && !fits;
+    let (outcome, took) = (summary(result, &title.subject), duration(result.duration_ms));
+    let is_reason_below = result.error.is_some() && !fits(&title, &outcome, &took, columns);
     // A reason that is cut says nothing.
     let shown = if is_reason_below { "failed" } else { &outcome };
-    let mut lines = vec![tool_line(&title, shown, result, columns, color)];
+    let mut lines = vec![tool_line(&title, shown, &took, failed(result), columns, color)];
     if is_reason_below {
         let rows = fold(&outcome, columns.saturating_sub(3)).into_iter().take(FAILURE_LINES);
         lines.extend(rows.map(|row| paint(color, BAD, &format!("  {row}"))));
@@ -130,6 +106,11 @@ pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: 
         lines.extend(rows.map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
     }
     lines
+}
+
+/// Returns true if a line of a call needs no clipping.
+pub(super) fn fits(title: &CallTitle, outcome: &str, took: &str, columns: usize) -> bool {
+    width(&title.shown()) + width(outcome) + width(took) + FRAME <= columns
 }
 
 /// The last lines that a command wrote to each of its streams; those of the text where nothing else is kept.
@@ -150,34 +131,81 @@ fn rows(text: &str) -> Vec<String> {
     text.lines().map(clean_line).filter(|row| !row.is_empty()).collect()
 }
 
-/// The same with the first lines of a command that ran well, for a person who watches.
-pub(crate) fn watched_lines(call: Option<&ToolCall>, result: &ToolResult, look: TerminalStyle) -> Vec<String> {
+/// Returns the same lines for a person who watches, with the first lines of a successful command, or the changes of
+/// files. The diff is left out without a `diff_hint`, which points to the rest of a long one.
+pub(crate) fn watched_lines(
+    call: Option<&ToolCall>,
+    result: &ToolResult,
+    look: TerminalStyle,
+    diff_hint: Option<&str>,
+) -> Vec<String> {
     let (columns, color) = (look.columns(), look.err_color);
     let mut lines = tool_lines(call, result, columns, color);
     if look.err_terminal && result.exit_code.is_some() && !failed(result) && result.files.is_empty() {
         let rows = Output::of(result.own_text()).first_rows();
         lines.extend(rows.iter().map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
     }
+    if look.err_shown {
+        // The rows are indented by two columns, and the last column stays free.
+        let columns = columns.saturating_sub(3);
+        let names = changed_names(result, columns).map(|names| paint(color, QUIET, &names));
+        let diff = diff_hint.zip(changes(result)).map(|(hint, diff)| diff::excerpt(diff, columns, hint, color));
+        lines.extend(names.into_iter().chain(diff.into_iter().flatten()).map(|row| format!("  {row}")));
+    }
     lines
 }
 
-/// The first of them.
-fn tool_line(title: &CallTitle, outcome: &str, result: &ToolResult, columns: usize, color: bool) -> String {
-    let CallTitle { name, subject: argument } = title;
-    let took = duration(result.duration_ms);
-    let failed = failed(result);
+/// Returns the diff of a successful edit.
+pub(super) fn changes(result: &ToolResult) -> Option<&PrintedText> {
+    result.details.as_deref()?.diff.as_ref().filter(|diff| result.error.is_none() && !diff.text.is_empty())
+}
+
+/// Returns the names of the changed files in one row, as many as fit. `None` if the line of the call has them.
+fn changed_names(result: &ToolResult, columns: usize) -> Option<String> {
+    let files = &result.files;
+    let is_outcome = !failed(result) && result.name != DELEGATE;
+    if files.is_empty() || is_outcome && (files.len() == 1 || result.name == PATCH) {
+        return None;
+    }
+    let names: Vec<String> = files.iter().take(NAMED_FILES).map(|file| visible::line(&file.path)).collect();
+    let row = |shown: usize| match files.len() - shown {
+        0 => format!("changed: {}", names.join(", ")),
+        more => format!("changed: {} and {} more", names[..shown].join(", "), number(more as u64)),
+    };
+    let fitting = (1..=names.len()).rev().map(&row).find(|row| width(row) <= columns);
+    Some(fitting.unwrap_or_else(|| clip(&row(1), columns)))
+}
+
+/// Returns the first line of a call.
+pub(super) fn tool_line(
+    title: &CallTitle,
+    outcome: &str,
+    took: &str,
+    failed: bool,
+    columns: usize,
+    color: bool,
+) -> String {
+    let CallTitle { name, subject } = title;
     let (sign, sign_style) = if failed { ("✗", BAD) } else { ("●", GOOD) };
-    let room = columns.saturating_sub(width(name) + width(&took) + FRAME);
-    let outcome_room = if argument.is_empty() { room } else { room - (room / 2).min(width(argument)) };
+    let room = columns.saturating_sub(width(name) + width(took) + FRAME);
+    let outcome_room = if subject.is_empty() { room } else { room - (room / 2).min(width(subject)) };
+    let outcome_room = outcome_room.max(room.saturating_sub(LEAST_SUBJECT).min(SHORT_OUTCOME));
     let outcome = clip(outcome, outcome_room.max(8));
-    let argument = clip(argument, room.saturating_sub(width(&outcome)).max(8));
-    let argument = if argument.is_empty() { argument } else { format!(" {argument}") };
+    let subject_room = room.saturating_sub(width(&outcome)).max(LEAST_SUBJECT);
+    let subject = match file_and_lines(subject) {
+        // The lines say more than the folders.
+        Some(_) if name != COMMAND_PROMPT && width(subject) > subject_room => {
+            format!("…{}", tail(subject, subject_room - 1))
+        }
+        _ => clip(subject, subject_room),
+    };
+    let subject = if subject.is_empty() { subject } else { format!(" {subject}") };
     let outcome_style = if failed { BAD } else { QUIET };
     format!(
         "{} {}{} {} {} {}",
         paint(color, sign_style, sign),
         paint(color, STRONG, name),
-        paint(color, QUIET, &argument),
+        paint(color, QUIET, &subject),
         paint(color, QUIET, "→"),
         paint(color, outcome_style, &outcome),
         paint(color, QUIET, &format!("· {took}")),
@@ -185,12 +213,12 @@ fn tool_line(title: &CallTitle, outcome: &str, result: &ToolResult, columns: usi
 }
 
 /// True if a call failed, or the command that it ran did.
-fn failed(result: &ToolResult) -> bool {
+pub(super) fn failed(result: &ToolResult) -> bool {
     result.error.is_some() || result.exit_code.is_some_and(|code| code != 0)
 }
 
-/// Result of a call about this, in a few words.
-fn summary(result: &ToolResult, argument: &str) -> String {
+/// Returns the outcome of a call with this subject in a few words.
+pub(super) fn summary(result: &ToolResult, subject: &str) -> String {
     let text = result.own_text().trim();
     if let Some(summary) = delegated(result) {
         return summary;
@@ -209,22 +237,39 @@ fn summary(result: &ToolResult, argument: &str) -> String {
         Some(code) if code != 0 => return format!("exit {code}"),
         _ => {}
     }
-    match result.files.as_slice() {
-        [] => {}
-        // Its path stands in the line.
-        [file] if result.name == PATCH && argument.contains(&clean_line(&file.path)) => {
-            return done(file.change).to_owned();
-        }
-        [file] => return format!("{} {}", done(file.change), clean_line(&file.path)),
-        files => return format!("changed {} files", files.len()),
+    if !result.files.is_empty() {
+        return changed(result, subject);
     }
     if result.exit_code.is_some() {
         return Output::of(text).summary();
     }
-    match text.lines().map(|line| left_out(line).unwrap_or(1)).sum() {
+    match line_count(text) {
         0 => "done".to_owned(),
         1 => first,
         lines => format!("{} lines", number(lines)),
+    }
+}
+
+/// Returns the number of lines of a text, including those that were left out.
+pub(super) fn line_count(text: &str) -> u64 {
+    text.trim().lines().map(|line| left_out(line).unwrap_or(1)).sum()
+}
+
+/// Returns the change of files in a few words, without what the subject of the call has already: its path for an edit
+/// with a diff, and the counts for a patch.
+fn changed(result: &ToolResult, subject: &str) -> String {
+    let files = &result.files;
+    let counts = changes(result).and_then(|diff| diff::counts(diff, files.len() == 1)).map(|counts| counts.to_string());
+    let [file] = files.as_slice() else {
+        return format!("changed {} files {}", files.len(), counts.unwrap_or_default()).trim_end().to_owned();
+    };
+    let (verb, path) = (done(file.change), visible::line(&file.path));
+    match counts {
+        Some(counts) if subject.ends_with(&counts) => verb.to_owned(),
+        Some(counts) if file.change == FileChangeKind::Modified => counts,
+        Some(counts) => format!("{verb} {counts}"),
+        None if result.name == PATCH && subject.contains(&path) => verb.to_owned(),
+        None => format!("{verb} {path}"),
     }
 }
 
@@ -326,7 +371,10 @@ fn done(change: FileChangeKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{ids::CallId, tool::FileChange};
+    use agentd_core::{
+        ids::CallId,
+        tool::{FileChange, ToolDetails},
+    };
 
     use super::*;
 
@@ -427,24 +475,130 @@ mod tests {
         );
         let one = ran("exit code 0 after 0.0 s\nstdout:\n5.15");
         assert_eq!(line("{}", one, 80), "● run_bash_command → 5.15 · 12 ms");
-        let look = TerminalStyle {
-            err_terminal: true,
-            out_shown: true,
-            out_terminal: true,
-            out_color: false,
-            err_shown: true,
-            err_color: false,
-            size: || (40, 24),
-        };
-        let rows = |text: &str| watched_lines(None, &ran(text), look).split_off(1);
+        let look = TerminalStyle { size: || (40, 24), ..LOOK };
+        let rows = |text: &str| watched_lines(None, &ran(text), look, None).split_off(1);
         assert_eq!(rows("exit code 0 after 0.0 s\nstdout:\n5.15"), [""; 0]);
         let five = "exit code 0 after 0.0 s\nstdout:\na\n\u{1b}[2Jb\n\nc\nstderr:\nhm";
         assert_eq!(rows(five), ["  a", "  b", "  c", "  … 2 more lines"]);
         assert!(rows(&format!("exit code 0\nstdout:\n{}\nb", "long ".repeat(50))).iter().all(|row| width(row) < 40));
         let piped = TerminalStyle { err_terminal: false, ..look };
-        assert_eq!(watched_lines(None, &ran(five), piped).len(), 1);
+        assert_eq!(watched_lines(None, &ran(five), piped, None).len(), 1);
         let more = ran("exit code 0 after 0.0 s\nstdout:\na\n[… 4,917 lines left out, 2 to 4918 …]\nz\nstderr:\nhm");
         assert_eq!(line("{}", more, 80), "● run_bash_command → 4,920 lines · 12 ms");
+    }
+
+    const LOOK: TerminalStyle = TerminalStyle {
+        out_shown: true,
+        out_terminal: true,
+        out_color: false,
+        err_shown: true,
+        err_terminal: true,
+        err_color: false,
+        size: || (80, 24),
+    };
+
+    /// Returns the result of an edit of these files, with its diff.
+    fn edit(tool: &str, paths: &[&str], change: FileChangeKind, diff: &str) -> ToolResult {
+        let files = paths.iter().map(|path| FileChange::new(*path, change)).collect();
+        let details = (!diff.is_empty()).then(|| Box::new(ToolDetails::of_diff(diff)));
+        ToolResult { files, details, ..result(tool, "done") }
+    }
+
+    #[test]
+    fn changed_files_are_counted() {
+        use FileChangeKind::{Created, Deleted, Modified};
+        let check = |arguments: &str, result: ToolResult, columns: usize, expected: &str| {
+            assert_eq!(line(arguments, result, columns), expected);
+        };
+        let diff = "--- a/project/a.rs\n+++ b/project/a.rs\n@@ -1,2 +1,3 @@\n-old\n+new\n+more\n same\n";
+        let of = |path: &str| serde_json::json!({ "path": path }).to_string();
+        let edited = edit("edit_file", &["/project/a.rs"], Modified, diff);
+        check(&of("a.rs"), edited, 80, "● edit_file a.rs → +2 −1 · 12 ms");
+        let new = "--- /dev/null\n+++ b/a\n@@ -0,0 +1,1234 @@\n".to_owned() + &"+line\n".repeat(1234);
+        check(&of("a"), edit("write_file", &["a"], Created, &new), 80, "● write_file a → created +1,234 · 12 ms");
+        let long: String = new.replace("+line", &format!("+{}", "long".repeat(20)));
+        check(&of("a"), edit("write_file", &["a"], Created, &long), 80, "● write_file a → created +1,234 · 12 ms");
+        for unknown in [long.replace("-0,0", "-1,9"), String::new()] {
+            let written = edit("write_file", &["a"], Modified, &unknown);
+            check(&of("a"), written, 80, "● write_file a → changed a · 12 ms");
+        }
+        let removed = edit("run_bash_command", &["a\u{202e}b"], Deleted, "");
+        check("{}", removed, 80, r"● run_bash_command → deleted a\u{202e}b · 12 ms");
+        check("{}", edit("undo_patch", &["a", "b"], Created, ""), 80, "● undo_patch → changed 2 files · 12 ms");
+        let both = format!("{diff}--- a/b.rs\n+++ b/b.rs\n@@ -1 +1 @@\n-old\n+new\n");
+        let renamed = edit("rename_symbol", &["/project/a.rs", "b.rs"], Modified, &both);
+        check(&of("b.rs"), renamed, 80, "● rename_symbol b.rs → changed 2 files +3 −2 · 12 ms");
+        let patch = serde_json::json!({ "patch": "*** Update File: /project/a.rs\n-old\n+new\n+more\n" }).to_string();
+        let patched = edit("apply_patch", &["/project/a.rs"], Modified, diff);
+        check(&patch, patched, 80, "● apply_patch /project/a.rs +2 −1 → changed · 12 ms");
+        // The counts are shown in a narrow window, too.
+        let big = diff.replace("+new\n", &"+new\n".repeat(1199)).replace("1,3 @@", "1,1201 @@");
+        let narrow = edit("edit_file", &["/project/src/main.rs"], Modified, &big);
+        check(&of("/project/src/main.rs"), narrow, 50, "● edit_file /project/src/mai… → +1,200 −1 · 12 ms");
+    }
+
+    #[test]
+    fn changes_are_shown_below_their_call() {
+        let watched = |result: &ToolResult, hint| watched_lines(None, result, LOOK, hint).split_off(1);
+        let diff = "--- a/a.rs\n+++ b/a.rs\n@@ -1 +1 @@\n-old\n+new \u{1b}[2J\u{202e}\n";
+        let edited = edit("edit_file", &["a.rs"], FileChangeKind::Modified, diff);
+        let expected = ["    @@ -1 +1 @@", "  1 -old", r"  1 +new \u{1b}[2J\u{202e}"];
+        assert_eq!(watched(&edited, Some("")), expected);
+        assert_eq!(watched(&edited, None), [""; 0]);
+        let piped = TerminalStyle { err_shown: false, err_terminal: false, ..LOOK };
+        assert_eq!(watched_lines(None, &edited, piped, Some("")).len(), 1);
+        let failed = ToolResult { error: Some(ToolErrorCode::Tool), files: Vec::new(), ..edited };
+        assert_eq!(watched(&failed, Some("")), [""; 0]);
+        let paths: Vec<String> = (1..=9).map(|number| format!("target/{number}\u{1b}[2J")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let ran = ToolResult { exit_code: Some(0), ..edit("run_bash_command", &paths, FileChangeKind::Created, "") };
+        let names = r"  changed: target/1\u{1b}[2J, target/2\u{1b}[2J, target/3\u{1b}[2J and 6 more";
+        assert_eq!(watched(&ran, Some("")), [names]);
+        let narrow = TerminalStyle { size: || (30, 24), ..LOOK };
+        assert!(watched_lines(None, &ran, narrow, Some("")).iter().skip(1).all(|row| width(row) < 30));
+        let one = ToolResult { exit_code: Some(1), ..edit("run_bash_command", &["a"], FileChangeKind::Modified, "") };
+        assert_eq!(watched(&one, Some("")), ["  changed: a"]);
+        let patched = edit("apply_patch", &["a", "b"], FileChangeKind::Modified, "");
+        assert_eq!(watched(&patched, Some("")), [""; 0]);
+    }
+
+    #[test]
+    fn failure_shows_the_end_of_both_streams() {
+        let passed: String = (1..=5_000).map(|number| format!("test {number} … ok\n")).collect();
+        let out = passed + "FAILED tests/a.py\n\n";
+        let err: String = (1..=5_000).map(|number| format!("warning {number}\n")).collect();
+        let printed = |text: &str| Some(PrintedText::of_stream(text, text.len() as u64));
+        let stored = Some("large_tool_results/a.txt".to_owned());
+        let details = ToolDetails { stdout: printed(&out), stderr: printed(&err), stored, ..ToolDetails::default() };
+        let text = "exit code 1 after 2.0 s\nstdout:\ntest 1 … ok\n[… 9,000 lines left out, 2 to 9001 …]";
+        let reduced = ToolResult { exit_code: Some(1), ..result("run_bash_command", text) };
+        let whole = ToolResult { details: Some(Box::new(details)), ..reduced };
+        let expected = [
+            "✗ run_bash_command → exit 1 · 12 ms",
+            "  test 4999 … ok",
+            "  test 5000 … ok",
+            "  FAILED tests/a.py",
+            "  warning 4998",
+            "  warning 4999",
+            "  warning 5000",
+        ];
+        assert_eq!(tool_lines(None, &whole, 50, false), expected);
+        // A line of several megabytes, and one without a stored stream.
+        let huge = format!("{}\nFAILED\n", "漢".repeat(1_000_000));
+        let details = ToolDetails { stdout: printed(&huge), ..ToolDetails::default() };
+        let huge = ToolResult { details: Some(Box::new(details)), ..whole.clone() };
+        let lines = tool_lines(None, &huge, 50, false);
+        assert!(lines.iter().all(|line| width(line) <= 50) && lines.last().unwrap() == "  FAILED", "{lines:?}");
+        let text = format!("exit code 1\nstdout:\n{out}stderr:\n{err}");
+        let archived = ToolResult { text, details: None, ..whole };
+        assert_eq!(tool_lines(None, &archived, 50, false), expected);
+    }
+
+    #[test]
+    fn narrow_line_keeps_the_lines_of_a_file() {
+        let read = r#"{"path":"/project/src/click/core.py","offset":41,"limit":40}"#;
+        let shown = line(read, result("read_file", "x\ny"), 50);
+        assert_eq!(shown, "● read_file …lick/core.py:41-80 → 2 lines · 12 ms");
     }
 
     #[test]

@@ -1,19 +1,65 @@
-//! What a chat says below its greeting where something stands in the way: a built-in model that is small or not there, and
+//! The greeting of a chat, and what it says below where something stands in the way: a built-in model that is small or not there, and
 //! variables of this shell that have no effect. Nothing where all is well.
 
+use agentd_core::{folder::Mounts, visible};
 use agentd_proto::{client::SessionView, packaged};
 
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     daemon::{ShellNote, Weights},
-    terminal::sanitize::clean_line,
+    mount::shown_mounts,
+    render::status::{ChatStatus, branch},
+    report::{count, short_id},
+    session::SessionTarget,
+    terminal::{paint::clip, sanitize::clean_line},
     turn,
 };
+
+/// Maximum number of columns of a session's title.
+const TITLE: usize = 40;
 
 /// The lines that there may be.
 const MOST_LINES: usize = 3;
 
 impl Chat {
+    /// Greets with the session, its folder and its model, and fills the status line.
+    pub(super) fn greet(&mut self, view: Option<&SessionView>) {
+        let session = match view {
+            Some(view) => {
+                let summary = &view.session.summary;
+                format!(
+                    "session {} · {} · {}",
+                    short_id(summary.id),
+                    clip(&visible::line(&summary.title), TITLE),
+                    count(summary.turns, "turn")
+                )
+            }
+            None => match &self.place {
+                SessionTarget::New(new) if new.worktree.is_some() => "new session in a worktree of its own".to_owned(),
+                _ => "new session".to_owned(),
+            },
+        };
+        let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
+        let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
+        let Mounts { project, folders: added } = mounts;
+        let model = self.model_of(view).model;
+        let name = format!(" · {}", clean_line(&model.id));
+        self.known.change_status(|status| {
+            let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
+            let branch = project.as_ref().and_then(|mount| branch(&mount.path));
+            let model = clean_line(&model.id);
+            *status = ChatStatus {
+                folder: project.clone(),
+                added: added.clone(),
+                branch,
+                model,
+                mode,
+                ..ChatStatus::default()
+            };
+        });
+        self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
+    }
+
     /// Says what stands in the way of a good answer.
     pub(super) async fn advise(&mut self, view: Option<&SessionView>) {
         let advice = if self.model_of(view).model.embedded {

@@ -1,10 +1,9 @@
 //! A conversation over the daemon's socket.
 
-use std::{collections::HashMap, io::Write as _, time::Duration};
+use std::{collections::HashMap, io::Write as _, sync::Arc, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
-    folder::Mounts,
     ids::SessionId,
     model::SlotInfo,
     routing::Planning,
@@ -23,7 +22,6 @@ use super::{
     mentions::UploadedFiles,
     message::{MessageExtras, TurnInput},
     slash::{self, Slash},
-    status::{ChatStatus, branch},
     watch::{self, SeenUpTo},
 };
 use crate::{
@@ -32,24 +30,16 @@ use crate::{
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, TypeAhead},
-    mount::shown_mounts,
     project,
-    render::Human,
-    report::{count, short_id},
+    render::{Human, closing::ChatTotals},
+    report::short_id,
     session::SessionTarget,
-    terminal::{
-        attention::{Attention, WindowTitle},
-        paint::clip,
-        sanitize::clean_line,
-    },
+    terminal::attention::{Attention, WindowTitle},
     turn::{
         self, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
         signals::EndSignal,
     },
 };
-
-/// The columns of a session's title.
-const TITLE: usize = 40;
 
 /// Time for which a greeting waits until servers have told which models they have.
 const MODELS_TOLD: Duration = Duration::from_millis(400);
@@ -75,6 +65,8 @@ pub(crate) struct Chat {
     pub(super) keyboard: Keyboard,
     pub(super) known: CompletionCache,
     title: WindowTitle,
+    /// Turns of this chat, without those of other clients.
+    totals: ChatTotals,
     pub(super) command_line: CommandLine,
     /// Files that were handed over by a mention.
     pub(super) handed: UploadedFiles,
@@ -108,7 +100,11 @@ impl Chat {
         let told = if present { Vec::new() } else { slots.clone() };
         let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(Box::new(Human::stdio().in_chat()), told, &daemon);
+        let renderer = BuiltinNotice::new(
+            Box::new(Human::stdio().in_chat().with_status(Arc::clone(&known.status))),
+            told,
+            &daemon,
+        );
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = UploadedFiles::default();
@@ -123,6 +119,7 @@ impl Chat {
             keyboard,
             known,
             title: if present { WindowTitle::take() } else { WindowTitle::default() },
+            totals: ChatTotals::default(),
             command_line,
             handed,
             seen: None,
@@ -147,13 +144,14 @@ impl Chat {
         Ok(chat)
     }
 
-    /// Says how to come back, where there is something to come back to.
+    /// Shows what the turns of this chat took, and how to resume its session.
     pub(crate) async fn farewell(&mut self) {
         // Whoever goes on with the session finds it as it was left.
         if let Err(failure) = self.settle_mode().await {
             self.fail(&failure);
         }
         if let (true, Some(id)) = (self.present, self.place.id()) {
+            self.totals.line().iter().for_each(|line| self.note(line));
             self.note(&format!("resume with: agentctl chat --session {}", short_id(id)));
         }
     }
@@ -166,43 +164,6 @@ impl Chat {
         let view = self.daemon.client.session(&self.place.name()).await?;
         self.place = SessionTarget::Known(view.session.summary.id);
         Ok(Some(view))
-    }
-
-    pub(super) fn greet(&mut self, view: Option<&SessionView>) {
-        let session = match view {
-            Some(view) => {
-                let summary = &view.session.summary;
-                format!(
-                    "session {} · {} · {}",
-                    short_id(summary.id),
-                    clip(&visible::line(&summary.title), TITLE),
-                    count(summary.turns, "turn")
-                )
-            }
-            None => match &self.place {
-                SessionTarget::New(new) if new.worktree.is_some() => "new session in a worktree of its own".to_owned(),
-                _ => "new session".to_owned(),
-            },
-        };
-        let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
-        let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
-        let Mounts { project, folders: added } = mounts;
-        let model = self.model_of(view).model;
-        let name = format!(" · {}", clean_line(&model.id));
-        self.known.change_status(|status| {
-            let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
-            let branch = project.as_ref().and_then(|mount| branch(&mount.path));
-            let model = clean_line(&model.id);
-            *status = ChatStatus {
-                folder: project.clone(),
-                added: added.clone(),
-                branch,
-                model,
-                mode,
-                ..ChatStatus::default()
-            };
-        });
-        self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
     }
 
     /// Takes up what waits in a session: a turn that runs, questions, a turn that was interrupted.
@@ -232,6 +193,10 @@ impl Chat {
         let mut put_off = false;
         for interrupt in pending {
             self.signals.forget();
+            if let Some(plan) = interrupt.ask.plan().filter(|_| interrupt.asked_by.is_own(daemon::CLIENT)) {
+                // Its turn is not replayed. A plan of another client's turn is part of the question.
+                self.print(&format!("\n{}\n", visible::lines(plan.trim_end())))?;
+            }
             let answer = tokio::select! {
                 biased;
                 signal = self.signals.next() => return self.left(signal),
@@ -376,7 +341,11 @@ impl Chat {
         // Until the prompt is there, so that nothing is echoed beside it.
         let _hold = self.keyboard.hold_ahead();
         self.title.set(&self.known.status().title(true));
+        let is_own = others.is_none();
         let driven = turn::drive(&mut line, others.unwrap_or(&mut self.renderer), person).await;
+        if let (true, Ok(Some(result))) = (is_own, &driven) {
+            self.totals.add(result);
+        }
         self.seen = Some(SeenUpTo::of(&line));
         let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
         self.learn().await;
@@ -448,18 +417,28 @@ impl ChatBackend for Chat {
         })
     }
 
-    fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake> {
+    fn wake(&mut self, is_pausable: bool) -> BoxFuture<'_, Wake> {
         Box::pin(async move {
-            let watched = self.place.id().filter(|_| for_turns && self.present);
+            let watched = self.place.id().filter(|_| is_pausable && self.present);
             let turn = async {
                 match watched {
                     Some(session) => watch::next_turn(&self.daemon, session, &mut self.seen).await,
                     None => std::future::pending().await,
                 }
             };
+            let signals = &mut self.signals;
+            let signal = async {
+                match is_pausable {
+                    true => signals.next_at_prompt().await,
+                    false => signals.end_signal(self.present).await,
+                }
+            };
             tokio::select! {
                 biased;
-                signal = self.signals.end_signal(self.present) => Wake::End(signal.exit()),
+                signal = signal => match signal {
+                    EndSignal::Interrupt if is_pausable => Wake::Interrupt,
+                    signal => Wake::End(signal.exit()),
+                },
                 after = turn => Wake::Turn { after },
             }
         })

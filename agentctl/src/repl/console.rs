@@ -17,7 +17,6 @@ use super::{own_editor, pager};
 pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, TypeAhead},
-    render::input_row,
     terminal::paint::width,
 };
 
@@ -150,13 +149,9 @@ fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bo
 
 /// The words typed ahead, in one row.
 fn typed_row(typed: &TypeAhead, columns: usize) -> String {
-    let line = |room| input_row::written(typed, room);
-    // The mark, a space, and a free column.
-    let room = columns.saturating_sub(3);
-    match room.checked_sub(HELD.len()) {
-        Some(room) if room >= LEAST_ROOM => format!("› {}{HELD}", line(room)),
-        _ => format!("› {}", line(room)),
-    }
+    let rest = if columns >= HELD.len() + LEAST_ROOM { HELD } else { "" };
+    let view = typed.composer.view((columns - rest.len(), 1), "", "", false);
+    format!("{}{rest}", view.with_cursor_mark().concat())
 }
 
 impl Console for TerminalConsole {
@@ -165,6 +160,9 @@ impl Console for TerminalConsole {
         while !self.is_dropped() {
             self.refresh(shown)?;
             let Some(press) = self.keyboard.wait(GLANCE) else { continue };
+            if matches!(press.key, Key::Resize | Key::Resume) {
+                continue;
+            }
             if let Some(key) = self.admit(press, shown) {
                 self.is_begun = true;
                 self.refresh(shown)?;

@@ -1,10 +1,5 @@
 //! The loop of a conversation: a line in, a turn or a command, until there are no more lines.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use futures_util::future::BoxFuture;
 
 use super::slash::{self, Slash};
@@ -20,20 +15,23 @@ pub(crate) enum Input {
     Text(String),
     /// Ctrl-C at the prompt.
     Interrupted,
-    /// The wait was broken off. What was being written is kept, and stands in the next prompt.
-    Aside,
     /// Nothing comes any more.
     End,
 }
 
-/// Where inputs come from.
+/// Source of inputs.
 pub(crate) trait Lines: Send {
-    /// The next input.
+    /// Returns the next input.
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>>;
 
-    /// Breaks the wait for an input off where it is set, if that can be done ([`Input::Aside`]).
-    fn breaker(&self) -> Option<Arc<AtomicBool>> {
-        None
+    /// Returns true if [`Lines::next`] may be dropped early: the next call continues the input that was begun.
+    fn can_pause(&self) -> bool {
+        false
+    }
+
+    /// Drops the input that was begun, on Ctrl-C. Returns false if there was none.
+    fn interrupt(&mut self) -> bool {
+        false
     }
 }
 
@@ -44,6 +42,8 @@ pub(crate) enum Wake {
     End(Exit),
     /// Another client's turn is at work, after the event of this number.
     Turn { after: u64 },
+    /// Ctrl-C, if the prompt does not read it as a key.
+    Interrupt,
 }
 
 /// Actions of a conversation.
@@ -59,8 +59,8 @@ pub(crate) trait ChatBackend: Send {
     /// Does what a command says, except leaving.
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
-    /// Waits for a reason to leave the prompt; for turns of other clients only where that is asked for.
-    fn wake(&mut self, for_turns: bool) -> BoxFuture<'_, Wake>;
+    /// Waits for a reason to leave the prompt. Turns of other clients and Ctrl-C only count if the prompt can pause.
+    fn wake(&mut self, is_pausable: bool) -> BoxFuture<'_, Wake>;
 
     /// Follows another client's turn, after the event of this number.
     fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>>;
@@ -83,6 +83,7 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, pres
     loop {
         let outcome = match next(lines, desk).await? {
             Next::Wake(Wake::End(exit)) => return Ok(exit),
+            Next::Wake(Wake::Interrupt) => continue,
             Next::Wake(Wake::Turn { after }) => desk.join(after).await,
             Next::Input(Input::End) => break,
             Next::Input(Input::Interrupted) if pressed => break,
@@ -91,7 +92,6 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, pres
                 desk.note("Ctrl-C again leaves");
                 continue;
             }
-            Next::Input(Input::Aside) => continue,
             Next::Input(Input::Text(text)) => {
                 pressed = false;
                 if text.trim().is_empty() {
@@ -135,20 +135,18 @@ enum Next {
     Wake(Wake),
 }
 
-/// The next input, or a reason to leave the prompt. An input that comes at the same time goes before a turn.
+/// Returns the next input, or a reason to leave the prompt.
 async fn next(lines: &mut dyn Lines, desk: &mut dyn ChatBackend) -> Result<Next, Failure> {
-    let breaker = lines.breaker();
-    let mut input = lines.next();
+    let is_pausable = lines.can_pause();
     let wake = tokio::select! {
         biased;
-        wake = desk.wake(breaker.is_some()) => wake,
-        input = &mut input => return input.map(Next::Input),
+        wake = desk.wake(is_pausable) => wake,
+        input = lines.next() => return input.map(Next::Input),
     };
-    let (Wake::Turn { .. }, Some(breaker)) = (wake, breaker) else { return Ok(Next::Wake(wake)) };
-    breaker.store(true, Ordering::Relaxed);
-    Ok(match input.await? {
-        Input::Aside => Next::Wake(wake),
-        input => Next::Input(input),
+    Ok(match wake {
+        Wake::Interrupt if lines.interrupt() => Next::Input(Input::Text(String::new())),
+        Wake::Interrupt => Next::Input(Input::Interrupted),
+        wake => Next::Wake(wake),
     })
 }
 

@@ -64,7 +64,7 @@ impl Chat {
         let id = self.session()?;
         let request = UndoRequest { turn, redo: false, preview: true, client: daemon::CLIENT.to_owned() };
         let preview = self.daemon.client.undo(&id.to_string(), &request).await?;
-        undo::print(&preview)?;
+        undo::print_above_question(&preview)?;
         if !preview.files.iter().any(|file| file.outcome == UndoOutcome::Done) {
             return Ok(undo::exit(&preview));
         }

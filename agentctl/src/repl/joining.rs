@@ -1,6 +1,8 @@
 //! Turns of other clients in this conversation's session: they are shown as they happen, and a message that meets one is added
 //! to it.
 
+use std::sync::Arc;
+
 use super::{chat::Chat, conversation::ChatBackend as _, watch};
 use crate::{
     exit::Exit,
@@ -14,7 +16,8 @@ impl Chat {
         let id = self.session()?;
         self.signals.forget();
         let line = SocketLine::attach(&self.daemon, id, after).await?;
-        let mut renderer = BuiltinNotice::new(Box::new(Human::stdio().showing_input()), Vec::new(), &self.daemon);
+        let human = Human::stdio().showing_input().with_status(Arc::clone(&self.known.status));
+        let mut renderer = BuiltinNotice::new(Box::new(human), Vec::new(), &self.daemon);
         self.follow(line, Some(&mut renderer)).await
     }
 

@@ -11,11 +11,16 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, McpServerView};
 
-use super::{
-    own_commands::{self, OwnCommand},
-    status::{self, ChatStatus},
+use super::own_commands::{self, OwnCommand};
+use crate::{
+    project,
+    render::{
+        context::percent,
+        status::{self, ChatStatus, SharedStatus},
+    },
+    report::short_ids,
+    terminal::sanitize::clean_line,
 };
-use crate::{project, render::context::percent, report::short_ids, terminal::sanitize::clean_line};
 
 /// The sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;
@@ -30,7 +35,7 @@ pub(crate) struct CompletionCache {
     /// Commands of the person's and the project's own, each with a description.
     pub(crate) commands: Arc<Mutex<Vec<(String, String)>>>,
     /// The line above the prompt.
-    pub(crate) status: Arc<Mutex<ChatStatus>>,
+    pub(crate) status: SharedStatus,
 }
 
 impl CompletionCache {
@@ -124,6 +129,7 @@ impl CompletionCache {
             status.cost = stored.summary.usage.cost_microusd.filter(|cost| *cost > 0);
             if let Ok(view) = &context {
                 status.model = clean_line(&view.model);
+                status.window = Some(view.window);
             }
             status.fullness = context.ok().map(|view| percent(view.tokens, view.window));
         });

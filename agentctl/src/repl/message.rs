@@ -12,15 +12,15 @@ const MOST_FILES: usize = 64;
 
 /// The input of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TurnInput {
+pub(crate) struct TurnInput {
     /// The line as it was typed. Where it cannot be sent it stands in the prompt again.
     pub(super) line: String,
     /// The words for the model.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The bytes at their beginning that the person typed; none where all of them are the person's.
-    pub(super) typed_bytes: Option<usize>,
-    /// Set if the turn is to begin with a plan, whatever is configured.
-    pub(super) plans: bool,
+    pub(crate) typed_bytes: Option<usize>,
+    /// True if the turn begins with a plan, whatever is configured.
+    pub(crate) plans: bool,
 }
 
 impl TurnInput {
@@ -29,8 +29,8 @@ impl TurnInput {
         Self { text: line.clone(), line, typed_bytes: None, plans: false }
     }
 
-    /// The part in which files are mentioned.
-    pub(super) fn words(&self) -> &str {
+    /// Returns the part in which files are mentioned.
+    pub(crate) fn words(&self) -> &str {
         self.typed_bytes.and_then(|bytes| self.text.get(..bytes)).unwrap_or(&self.text)
     }
 }

@@ -1,18 +1,17 @@
 //! The conversation at a terminal, and the same for scripts that pipe lines in.
 //!
-//! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
+//! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`prompt`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns and what waits; [`commands`] are the slash commands,
 //!   [`uploads`] the files that go with what is said, [`message`] all that does.
 //! - [`help`], [`overview`], [`copy`], [`diff`]: its commands that tell. [`shell`]: `!`, a command of the person's.
 //! - [`own_commands`]: commands of the person's and the project's own. [`prepared`]: turns with their prompts, and `/init`.
 //!   [`trusting`]: what the project brings along, and `/trust`.
-//! - [`advice`]: what stands below the greeting.
+//! - [`advice`]: the greeting, and what stands below it.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from, which [`choice`] opens.
 //! - [`history`]: its commands that compact and undo, [`rewind`] the one that goes back. [`show`]: the one that shows a result whole.
-//! - [`keys`]: what keys do at the prompt. [`paste`]: what is pasted there. [`own_editor`]: the person's editor.
-//!   [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
+//! - [`completion`]: what the prompt completes. [`own_editor`]: the person's editor. [`modes`]: `/mode`. [`models`]: `/model`.
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
@@ -25,16 +24,15 @@ mod asker;
 mod chat;
 mod choice;
 mod commands;
+mod completion;
 mod console;
 mod conversation;
 mod copy;
 mod diff;
 mod edit;
-mod editor;
 mod help;
 mod history;
 mod joining;
-mod keys;
 mod known;
 mod mentions;
 mod message;
@@ -45,10 +43,10 @@ mod overview;
 pub(crate) mod own_commands;
 mod own_editor;
 pub(crate) mod pager;
-mod paste;
 mod picker;
 mod plain;
-mod prepared;
+pub(crate) mod prepared;
+mod prompt;
 mod question;
 pub(crate) mod replay;
 mod rewind;
@@ -56,16 +54,16 @@ mod secret;
 mod shell;
 mod show;
 mod slash;
-mod status;
 mod stdin;
 mod trusting;
 mod uploads;
 mod watch;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
 use self::{
-    chat::Chat, conversation::Lines, editor::Editor, known::CompletionCache, plain::PlainLines, stdin::StdinLines,
+    chat::Chat, completion::Completions, conversation::Lines, known::CompletionCache, plain::PlainLines,
+    prompt::Prompt, stdin::StdinLines,
 };
 use crate::{
     daemon::{self, Daemon},
@@ -73,7 +71,7 @@ use crate::{
     flags::CommandLine,
     keyboard::Keyboard,
     session::SessionTarget,
-    terminal::look::{TerminalStyle, is_plain},
+    terminal::look::is_plain,
 };
 pub(crate) use asker::TerminalAsker;
 
@@ -90,18 +88,25 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let keyboard = Keyboard::of_terminal();
-    let _prompt = present.then_some(PromptMode);
     let known = CompletionCache::default();
     let mut first = first;
+    if present && !is_plain() {
+        let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
+        keyboard.typed(|typed| {
+            history.iter().for_each(|path| typed.composer.open_history(path));
+            typed.composer.set_completer(Box::new(Completions(known.clone())));
+        });
+    }
     if let Some(first) = first.take_if(|_| present) {
-        keyboard.typed(|typed| typed.defer(first));
+        keyboard.typed(|typed| {
+            typed.composer.remember(&first);
+            typed.defer(first);
+        });
     }
     let mut lines: Box<dyn Lines> = if present && is_plain() {
         Box::new(PlainLines::new(keyboard.clone()))
     } else if present {
-        // A person without a history is better off than one without a conversation.
-        let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
-        Box::new(Editor::open(history.as_deref(), known.clone(), TerminalStyle::detect().out_color, keyboard.clone())?)
+        Box::new(Prompt::new(keyboard.clone(), known.clone()))
     } else {
         Box::new(StdinLines::open(first)?)
     };
@@ -109,17 +114,4 @@ pub(crate) async fn run(
     let exit = conversation::hold(lines.as_mut(), &mut chat, present).await;
     chat.farewell().await;
     exit
-}
-
-/// The line editor's mode of the terminal, which is put back when the conversation ends while a line is asked for.
-struct PromptMode;
-
-impl Drop for PromptMode {
-    fn drop(&mut self) {
-        if crossterm::terminal::is_raw_mode_enabled().unwrap_or(false) {
-            // A terminal that is gone needs no mode.
-            let _ = crossterm::terminal::disable_raw_mode();
-            let _ = io::stderr().write_all(b"\x1b[?2004l\n");
-        }
-    }
 }

@@ -5,13 +5,12 @@ use std::path::Path;
 use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary, visible};
 use agentd_proto::client::NewSession;
 
-use super::{chat::Chat, conversation::ChatBackend as _, picker::Choice};
+use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     exit::Exit,
     failure::Failure,
     model_name::ModelChoice,
-    mount::shown_mount,
-    report::{ago, count, short_id},
+    report::{ago, short_id, waits},
     session::SessionTarget,
     terminal::paint::clip,
 };
@@ -61,15 +60,14 @@ impl Chat {
             self.note("no sessions yet; this is the first");
             return Ok(Exit::Done);
         }
-        let choices = sessions.iter().map(|session| choice(session, Timestamp::now())).collect();
-        let picked = self.choose("Sessions", choices, 0).await?;
+        let picked = self.choose_session(&sessions).await?;
         if let Some(session) = picked.and_then(|index| sessions.get(index)) {
             self.load(session.id.to_string()).await?;
         }
         Ok(Exit::Done)
     }
 
-    /// Says which session was used last in the folder of a new one.
+    /// Shows which session was last used in the folder of a new one, and whether it waits for an answer.
     pub(super) async fn tell_last_here(&mut self) {
         let Some(here) = self.place.project().map(|mount| mount.path.clone()) else { return };
         // A greeting is as good without it.
@@ -77,7 +75,8 @@ impl Chat {
         let is_here = |session: &&SessionSummary| session.project.as_ref().is_some_and(|mount| mount.path == here);
         if let Some(last) = sessions.iter().find(is_here) {
             let (title, used) = (clip(&visible::line(&last.title), TITLE), ago(last.updated_at, Timestamp::now()));
-            self.note(&format!("last here: {title} · {used} · /resume, or agentctl chat --continue"));
+            let waits = waits(last).map(|waits| format!(" · {waits}")).unwrap_or_default();
+            self.note(&format!("last here: {title} · {used}{waits} · /resume, or agentctl chat --continue"));
         }
     }
 
@@ -99,13 +98,4 @@ impl Chat {
         }
         Ok(Exit::Done)
     }
-}
-
-fn choice(session: &SessionSummary, now: Timestamp) -> Choice {
-    let folder = session.project.as_ref().map_or_else(|| "no folder".to_owned(), shown_mount);
-    let title = match visible::line(&session.title) {
-        title if title.is_empty() => "(untitled)".to_owned(),
-        title => title,
-    };
-    Choice::new(&title, &format!("{folder} · {} · {}", ago(session.updated_at, now), count(session.turns, "turn")))
 }

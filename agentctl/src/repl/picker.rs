@@ -1,6 +1,8 @@
-//! A list to choose from: arrow keys, letters to search, Enter takes, Esc leaves.
+//! A list to choose from: arrow keys, letters to search, Enter takes, Esc leaves. With a [`TextSearch`], the
+//! search also covers longer texts of the rows.
 
 use std::{
+    collections::HashMap,
     io,
     sync::{
         Arc,
@@ -8,6 +10,8 @@ use std::{
     },
     time::Duration,
 };
+
+use tokio::sync::{mpsc, watch};
 
 use super::{console::print, plain::ask_line};
 use crate::{
@@ -25,6 +29,10 @@ const MOST_ROWS: usize = 12;
 const MOST_NUMBERED: usize = 20;
 /// Interval at which the window's size is looked at, and whether to stop.
 const GLANCE: Duration = Duration::from_millis(50);
+/// Number of glances for which a plain terminal waits for a search in texts.
+const MAX_GLANCES: usize = 40;
+/// Maximum columns of a name beside a passage, and of the passage.
+const PASSAGE_COLUMNS: (usize, usize) = (24, 44);
 
 /// A row to choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +50,18 @@ impl Choice {
     }
 }
 
+/// Text that was searched for, and the rows that were found, best first, each by its index and with a passage.
+pub(crate) type FoundRows = (String, Vec<(usize, String)>);
+
+/// Search in the texts of the rows, which runs elsewhere.
+#[derive(Debug)]
+pub(crate) struct TextSearch {
+    /// Text to search for. Only the last one is of interest.
+    pub(crate) wanted: watch::Sender<String>,
+    /// Results of the searches.
+    pub(crate) found: mpsc::Receiver<FoundRows>,
+}
+
 /// State of the list, apart from any terminal.
 #[derive(Debug)]
 struct List<'a> {
@@ -49,6 +69,9 @@ struct List<'a> {
     search: String,
     /// Indexes of the choices that fit.
     fitting: Vec<usize>,
+    /// Passages of the choices that fit only by their text.
+    passages: HashMap<usize, String>,
+    texts: Option<TextSearch>,
     at: usize,
 }
 
@@ -61,8 +84,9 @@ enum Outcome {
 }
 
 impl<'a> List<'a> {
-    fn at(choices: &'a [Choice], at: usize) -> Self {
-        Self { choices, search: String::new(), fitting: (0..choices.len()).collect(), at }
+    fn new(choices: &'a [Choice], at: usize, texts: Option<TextSearch>) -> Self {
+        let fitting = (0..choices.len()).collect();
+        Self { choices, search: String::new(), fitting, passages: HashMap::new(), texts, at }
     }
 
     fn press(&mut self, key: Key) -> Outcome {
@@ -93,15 +117,44 @@ impl<'a> List<'a> {
             wanted.split_whitespace().all(|word| text.contains(word))
         };
         self.fitting = (0..self.choices.len()).filter(|index| fits(&self.choices[*index])).collect();
+        self.passages.clear();
         self.at = 0;
+        if let Some(texts) = &self.texts {
+            texts.wanted.send_replace(self.search.clone());
+        }
+    }
+
+    /// Appends the rows found by their text, and returns true if the search is complete.
+    fn add_found(&mut self) -> bool {
+        let Some(texts) = &mut self.texts else { return true };
+        let Ok((search, rows)) = texts.found.try_recv() else { return false };
+        if search != self.search {
+            return false;
+        }
+        for (index, passage) in rows {
+            if index < self.choices.len() && !self.fitting.contains(&index) {
+                self.fitting.push(index);
+                self.passages.insert(index, clean_line(&passage));
+            }
+        }
+        true
+    }
+
+    /// Returns the text of a row.
+    fn row(&self, index: usize) -> String {
+        let Choice { name, about } = &self.choices[index];
+        let (name_columns, columns) = PASSAGE_COLUMNS;
+        match self.passages.get(&index) {
+            Some(passage) => format!("{}  {}  {about}", clip(name, name_columns), clip(passage, columns)),
+            None => format!("{name}  {about}"),
+        }
     }
 
     /// The rows with their numbers.
     fn numbered(&self, title: &str) -> String {
         let mut text = format!("{title}:\n");
         for (row, index) in self.fitting.iter().enumerate().take(MOST_NUMBERED) {
-            let Choice { name, about } = &self.choices[*index];
-            text.push_str(&format!("  {}  {name}  {about}\n", row + 1));
+            text.push_str(&format!("  {}  {}\n", row + 1, self.row(*index)));
         }
         if self.fitting.is_empty() {
             text.push_str("  nothing fits\n");
@@ -119,9 +172,8 @@ impl<'a> List<'a> {
         let search = format!("{title} (type to search, Enter takes, Esc leaves): {}", self.search);
         let mut drawn = vec![paint(color, QUIET, &clip(&search, columns))];
         for (row, index) in self.fitting.iter().enumerate().skip(first).take(room) {
-            let Choice { name, about } = &self.choices[*index];
             let (mark, style) = if row == self.at { ("› ", STRONG) } else { ("  ", anstyle::Style::new()) };
-            let line = clip(&format!("{mark}{name}  {about}"), columns);
+            let line = clip(&format!("{mark}{}", self.row(*index)), columns);
             drawn.push(paint(color, style, &line));
         }
         if self.fitting.is_empty() {
@@ -135,21 +187,22 @@ impl<'a> List<'a> {
     }
 }
 
-/// Has the person choose, with the mark at a row to begin with; none where they leave it, or are told to stop.
+/// Asks the user to choose a row, starting at row `at`. Returns `None` if the user leaves the list, or at `stop`.
 ///
 /// # Errors
-/// When the terminal cannot be written.
+/// Fails if the terminal cannot be written.
 pub(crate) async fn pick(
     keyboard: &Keyboard,
     title: &str,
     choices: Vec<Choice>,
     at: usize,
+    texts: Option<TextSearch>,
     stop: Arc<AtomicBool>,
 ) -> io::Result<Option<usize>> {
     let (keyboard, title) = (keyboard.clone(), title.to_owned());
     let picked = tokio::task::spawn_blocking(move || {
         let _hold = keyboard.hold();
-        choose(&keyboard, &title, List::at(&choices, at), &stop)
+        choose(&keyboard, &title, List::new(&choices, at, texts), &stop)
     });
     picked.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
@@ -161,6 +214,7 @@ fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBoo
     }
     let (mut drawn, mut shown) = (0, Vec::new());
     loop {
+        list.add_found();
         let rows = list.rows(title, (look.size)(), look.err_color);
         if rows != shown {
             redraw(drawn, &rows)?;
@@ -181,7 +235,7 @@ fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBoo
     }
 }
 
-/// The same on a terminal that obeys nothing: the person types a number, or words to search.
+/// Same as [`choose`] on a terminal without escapes: the user types a number, or words to search for.
 fn choose_by_number(
     keyboard: &Keyboard,
     title: &str,
@@ -200,6 +254,12 @@ fn choose_by_number(
         match words.parse::<usize>().ok().and_then(|number| list.fitting.get(number.checked_sub(1)?)) {
             Some(index) => return Ok(Some(*index)),
             None => list.find(|search| words.clone_into(search)),
+        }
+        for _ in 0..MAX_GLANCES {
+            if list.add_found() || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(GLANCE);
         }
     }
 }
@@ -224,7 +284,7 @@ mod tests {
     #[test]
     fn picker_keys_move_search_select_and_cancel() {
         let choices = choices();
-        let mut list = List::at(&choices, 0);
+        let mut list = List::new(&choices, 0, None);
         assert_eq!(list.press(Key::Up), Outcome::Goes);
         assert_eq!(list.press(Key::Down), Outcome::Goes);
         assert_eq!(list.press(Key::Enter), Outcome::Taken(1));
@@ -243,9 +303,36 @@ mod tests {
     }
 
     #[test]
+    fn rows_found_by_their_text_follow_the_names() {
+        let choices = choices();
+        let (wanted, requests) = watch::channel(String::new());
+        let (results, found) = mpsc::channel(2);
+        let mut list = List::new(&choices, 0, Some(TextSearch { wanted, found }));
+        let find = |search: &str, rows: &[(usize, &str)]| {
+            let rows = rows.iter().map(|(index, passage)| (*index, (*passage).to_owned())).collect();
+            results.try_send((search.to_owned(), rows)).unwrap();
+        };
+        list.find(|search| search.push_str("trip"));
+        assert_eq!(*requests.borrow(), "trip");
+        assert!(!list.add_found());
+        find("tri", &[(0, "a late result")]);
+        assert!(!list.add_found());
+        find("trip", &[(2, "the trip"), (1, "a \u{1b}[2Jtrip"), (1, "again"), (9, "no row")]);
+        assert!(list.add_found());
+        assert_eq!(list.fitting, [2, 1]);
+        let rows = list.rows("Sessions", (80, 24), false);
+        assert!(!rows.concat().contains("the trip"), "{rows:?}");
+        assert_eq!(rows[2], "  漢字 in names  a trip  app/, 3 d ago");
+        assert_eq!(list.press(Key::Down), Outcome::Goes);
+        assert_eq!(list.press(Key::Enter), Outcome::Taken(1));
+        list.find(String::clear);
+        assert_eq!((list.fitting.len(), list.passages.len()), (3, 0));
+    }
+
+    #[test]
     fn picker_rows_fit_the_window_and_are_sanitised() {
         let many: Vec<Choice> = (0..50).map(|n| Choice::new(&format!("{n} {}", "漢字".repeat(40)), "x")).collect();
-        let mut list = List::at(&many, 0);
+        let mut list = List::new(&many, 0, None);
         for _ in 0..30 {
             list.press(Key::Down);
         }
@@ -255,13 +342,13 @@ mod tests {
             assert!(size.0 < 10 || rows.iter().any(|row| row.starts_with("› 30")), "{size:?}: {rows:?}");
         }
         let choices = choices();
-        assert!(!List::at(&choices, 0).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
+        assert!(!List::new(&choices, 0, None).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
     }
 
     #[test]
     fn plain_terminal_picker_rows_are_numbered() {
         let choices = choices();
-        let mut list = List::at(&choices, 0);
+        let mut list = List::new(&choices, 0, None);
         let all = list.numbered("Sessions");
         assert!(all.starts_with("Sessions:\n  1  Fix the tests  app/, 2 h ago\n  2  漢字"), "{all}");
         assert!(!all.contains('\x1b'));

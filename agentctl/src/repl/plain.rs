@@ -20,11 +20,9 @@ use super::{
     own_editor,
 };
 use crate::{
+    composer::{is_whole, join_lines},
     failure::Failure,
-    keyboard::{
-        Keyboard, Press, TypeAhead,
-        typed::{STILLNESS, is_whole, join_lines},
-    },
+    keyboard::{Keyboard, Press, TypeAhead, typed::STILLNESS},
     terminal::sanitize::clean,
 };
 

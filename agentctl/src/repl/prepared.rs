@@ -1,17 +1,18 @@
-//! Turns whose words were written before: those of a person's or a project's own commands, and `/init`.
+//! Turns with prepared prompts: custom commands of the user, plugins or a project, `/init` and `/plan`.
 
 use std::path::PathBuf;
 
-use agentd_core::error::ErrorKind;
+use agentd_core::{error::ErrorKind, session::Mount};
+use agentd_proto::client::Client;
 
 use super::{
     chat::Chat,
     conversation::ChatBackend as _,
     message::TurnInput,
     own_commands::{self, CommandOrigin, OwnCommand},
-    slash,
+    slash::{self, Slash},
 };
-use crate::{exit::Exit, failure::Failure, project, report::count};
+use crate::{exit::Exit, failure::Failure, project, report::count, terminal};
 
 /// Lines of a project's command that are shown at its first use.
 const SHOWN: usize = 6;
@@ -67,21 +68,60 @@ impl Chat {
 
     /// Has the model write the project's AGENTS.md.
     pub(super) async fn init(&mut self) -> anyhow::Result<Exit> {
-        match self.project().await? {
-            Some(mount) if mount.writable => {}
-            Some(_) => {
-                return Err(Failure::new(ErrorKind::Conflict, "/init writes AGENTS.md, and the project is read-only")
-                    .hint("agentctl chat -C .:rw lets the model change it, after asking")
-                    .into());
-            }
-            None => {
-                return Err(Failure::new(ErrorKind::Conflict, "/init needs a project, and no folder is in view")
-                    .hint("agentctl chat -C .:rw, in the project's folder")
-                    .into());
-            }
-        }
-        self.send(TurnInput { line: "/init".to_owned(), text: INIT.to_owned(), typed_bytes: None, plans: false }).await
+        let input = init_input(self.project().await?.as_ref())?;
+        self.send(input).await
     }
+}
+
+/// Returns the turn of `agentctl run` for a prompt that begins with a command, or `None` if the prompt is a message.
+///
+/// # Errors
+/// Fails if the command is invalid, unknown, or one that only the chat has.
+pub(crate) async fn input_for_run(
+    client: &Client,
+    project: Option<&Mount>,
+    line: &str,
+) -> Result<Option<TurnInput>, Failure> {
+    if let Some((name, arguments)) = slash::own_name(line) {
+        let report = match project {
+            Some(mount) => project::load_report(client, &mount.path).await,
+            None => None,
+        };
+        if let Some(command) = own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
+            if command.origin == CommandOrigin::Project {
+                terminal::note(&format!("/{name} comes from this project: {}", command.file));
+            }
+            return Ok(Some(input_of(&command, line.to_owned(), arguments)));
+        }
+    }
+    let refusal = match slash::parse(line) {
+        None => return Ok(None),
+        Some(Ok(Slash::Init)) => return init_input(project).map(Some),
+        Some(Ok(Slash::Plan(task))) => return Ok(Some(planned(task))),
+        Some(Ok(_)) => {
+            let name = line.split_whitespace().next().unwrap_or_default();
+            format!("{name} is a command of the chat, which `agentctl run` does not have")
+        }
+        Some(Err(refusal)) => refusal,
+    };
+    Err(Failure::usage(refusal).hint("open a chat: agentctl; a blank before the slash sends the line as text"))
+}
+
+/// Returns the turn that writes AGENTS.md.
+///
+/// # Errors
+/// Fails if no writable project is in view.
+fn init_input(project: Option<&Mount>) -> Result<TurnInput, Failure> {
+    let problem = match project {
+        Some(mount) if mount.writable => {
+            let (line, text) = ("/init".to_owned(), INIT.to_owned());
+            return Ok(TurnInput { line, text, typed_bytes: None, plans: false });
+        }
+        Some(_) => "/init writes AGENTS.md, and the project is read-only",
+        None => "/init needs a project, and no folder is in view",
+    };
+    let hint = "start with -C .:rw in the project's folder: the model may then change it, after asking";
+    Err(Failure::new(ErrorKind::Conflict, problem).hint(hint))
 }
 
 /// The turn of a task that begins with a plan.

@@ -29,6 +29,8 @@ const OTHER_ROWS: usize = 7;
 const RULE_ROWS: usize = 3;
 /// The columns by which a preview is set in, and the rules below it.
 const INDENT: usize = 4;
+/// Columns of the digit before a rule.
+const DIGIT: usize = 3;
 
 /// Asks until there is an answer that fits. None leaves the interrupt pending, or says that it was dropped.
 ///
@@ -183,9 +185,10 @@ impl Question<'_> {
         }
     }
 
-    /// The room of the rules that could be kept.
+    /// Returns the room of the rules that could be kept, without their digits.
     fn room_of_rules(&self) -> Room {
-        Room { rows: RULE_ROWS, ..self.room() }
+        let room = self.room();
+        Room { rows: RULE_ROWS, columns: room.columns.saturating_sub(DIGIT).max(1) }
     }
 
     /// Returns whether there is more to see than the screen has room for.
@@ -288,8 +291,8 @@ impl Question<'_> {
         }
     }
 
-    /// Shows what an answer would do that is not plain from its name: the exact rules, before they are kept, and what
-    /// happens without an answer.
+    /// Shows the effects of the answers: the rules that would be kept, each choice with its digit if there are several,
+    /// and the answer at the deadline.
     fn show_rules(&mut self, offers: &Offers<'_>) -> io::Result<()> {
         let (mut lines, grants) = (Vec::new(), offers.rules());
         if !grants.is_empty() {
@@ -299,7 +302,12 @@ impl Question<'_> {
             let both = "always keeps, for this session (a) or for good in every session (g):";
             let both = if offers.is_for_good() { both } else { here };
             lines.push(if is_same { both } else { here }.to_owned());
-            lines.extend(kept(grants).iter().map(|rule| format!("  {rule}")));
+            let digit = (!offers.wider.is_empty()).then(|| offers.chosen.map_or(1, |at| at + 2));
+            lines.extend(kept(grants).iter().enumerate().map(|(row, rule)| match digit {
+                Some(digit) if row == 0 => format!("  {digit}  {rule}"),
+                Some(_) => format!("     {rule}"),
+                None => format!("  {rule}"),
+            }));
             if !is_same {
                 lines.push("or for good (g), in every session that starts it in the same folder:".to_owned());
                 lines.extend(kept(offers.for_good).iter().map(|rule| format!("  {rule}")));
@@ -313,8 +321,8 @@ impl Question<'_> {
             lines.push(format!("{why}: it can be approved once only"));
         }
         if !offers.wider.is_empty() {
-            let columns = self.room_of_rules().columns;
-            lines.push("or, with a digit first:".to_owned());
+            let columns = self.room().columns;
+            lines.push("or, if you press its digit first:".to_owned());
             lines.extend(offers.others().map(|other| format!("  {}", clip(&other, columns))));
         }
         lines.extend(asking::unanswered(self.interrupt, Timestamp::now()));

@@ -169,7 +169,11 @@ fn digit_selects_a_wider_rule() {
     check(&wide, "2a⎋3g⏎", keep("mcp_lab_*", GrantScope::ForGood));
     check(&wide, "31a⏎", Some(Answer::Always { scope: GrantScope::Session }));
     check(&wide, "2y", Some(Answer::Approve));
+    let chosen = check(&wide, "2s", None);
+    assert!(chosen.contains("(g):\n    2  mcp_lab_weather, which covers every call of it\n  or, "), "{chosen}");
+    assert!(chosen.contains("first:\n    1  mcp_lab_weather {}\n    3  mcp_lab_*"), "{chosen}");
     let shown = check(&wide, "s", None);
+    assert!(shown.contains("(g):\n    1  mcp_lab_weather {}\n  or, if you press its digit first:\n    2  "), "{shown}");
     assert!(shown.contains("2  mcp_lab_weather, which covers every call of it"), "{shown}");
     assert!(shown.contains("3  mcp_lab_*, which covers every call of every tool of that MCP server"), "{shown}");
 }

@@ -52,7 +52,7 @@ impl Chat {
         let changes = !foreseen.files.is_empty();
         let (files, talk) = match (changes, self.present) {
             (true, true) => {
-                undo::print(&foreseen)?;
+                undo::print_above_question(&foreseen)?;
                 let parts = PARTS.map(|(name, about)| Choice::new(name, about)).to_vec();
                 match self.choose("Rewind", parts, 0).await? {
                     Some(0) => (true, true),

@@ -127,10 +127,12 @@ pub(crate) static TABLE: [Entry; 37] = [
 /// Why a line is no command, in a sentence that says what would be one.
 pub(crate) type Refusal = String;
 
-/// Reads a line that a person wrote at the prompt: as [`parse`] does, and `?` shows the keys, `!` runs a command.
+/// Reads a line typed at the prompt: as [`parse`] does, and `?` shows the keys, `exit` leaves, `!` runs a command.
 pub(crate) fn parse_at_prompt(line: &str) -> Option<Result<Slash, Refusal>> {
-    if line.trim() == "?" {
-        return Some(Ok(Slash::Keys));
+    match line.trim() {
+        "?" => return Some(Ok(Slash::Keys)),
+        "exit" | "quit" => return Some(Ok(Slash::Quit)),
+        _ => {}
     }
     match line.strip_prefix('!').map(str::trim) {
         Some("") => {
@@ -276,6 +278,9 @@ mod tests {
         }
         check(" ? ", Some(Slash::Keys));
         check("? what", None);
+        check("exit ", Some(Slash::Quit));
+        check("quit", Some(Slash::Quit));
+        check("exit code 3?", None);
         check("!ls -l", Some(Slash::Shell("ls -l".into())));
         check("! make test\nmake lint ", Some(Slash::Shell("make test\nmake lint".into())));
         check(" !ls", None);

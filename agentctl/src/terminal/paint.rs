@@ -26,6 +26,24 @@ pub(crate) fn paint(color: bool, style: Style, text: &str) -> String {
     }
 }
 
+/// Removes the colours of painted text. Its attributes, such as bold and italics, stay.
+pub(crate) fn without_colors(painted: &str) -> String {
+    let mut sequences = painted.split("\x1b[");
+    let mut plain = sequences.next().unwrap_or_default().to_owned();
+    let mut is_styled = false;
+    for sequence in sequences {
+        let (code, text) = sequence.split_once('m').unwrap_or((sequence, ""));
+        // One digit is an attribute: 3 is italics, 31 is red.
+        let is_color = code.len() > 1 && code.starts_with(['3', '4', '9']);
+        if !is_color && (is_styled || code != "0") {
+            plain.push_str(&format!("\x1b[{code}m"));
+            is_styled = code != "0";
+        }
+        plain.push_str(text);
+    }
+    plain
+}
+
 /// Returns the number of columns that a text occupies.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
@@ -120,6 +138,22 @@ pub(crate) fn money(usage: &Usage) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_colours_are_removed() {
+        let check = |style: Style, expected: &str| {
+            assert_eq!(without_colors(&format!("a{}c", paint(true, style, "b"))), expected, "{style:?}");
+        };
+        check(Style::new(), "abc");
+        check(CODE, "abc");
+        check(AnsiColor::BrightBlue.on_default(), "abc");
+        check(anstyle::Ansi256Color(201).on_default(), "abc");
+        check(STRONG, "a\x1b[1mb\x1b[0mc");
+        check(Style::new().italic().strikethrough(), "a\x1b[3m\x1b[9mb\x1b[0mc");
+        check(BAD.bold(), "a\x1b[1mb\x1b[0mc");
+        let painted = [paint(true, STRONG, "a"), paint(true, BAD, "b")].concat();
+        assert_eq!(without_colors(&painted), "\x1b[1ma\x1b[0mb");
+    }
 
     #[test]
     fn durations_and_numbers_are_human_readable() {

@@ -43,6 +43,9 @@ const LEAVE_INPUT: &str = "q";
 /// Duration after which the user may have switched to other work.
 const LONG_TURN: Duration = Duration::from_secs(10);
 
+/// Interval at which the status below the turn is drawn again, because it shows the time.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Time limit for the turn to end after the client received an end signal. Supervisors kill the client some time later.
 const END_LIMIT: Duration = Duration::from_secs(8);
 
@@ -97,6 +100,7 @@ pub(crate) async fn drive<L: Line>(
         escape_ignored_until: None,
         cancel_deadline: None,
         leave_at: None,
+        status_at: hold.is_some().then(|| Instant::now() + STATUS_INTERVAL),
     };
     let followed = driver.follow(renderer, asker).await;
     if followed.is_ok() {
@@ -104,9 +108,9 @@ pub(crate) async fn drive<L: Line>(
     }
     drop(hold);
     keyboard.typed(TypeAhead::end_turn);
-    if followed.is_err() {
-        // Stops animations of the renderer. An error is ignored, because the failure already reports why the turn
-        // ended.
+    if !matches!(followed, Ok(Some(_))) {
+        // Prints what the renderer holds back, and stops its animations. An error is ignored, because a failure already
+        // reports why the turn ended.
         let _ = renderer.leave();
     }
     followed
@@ -136,6 +140,8 @@ struct Driver<'a, L> {
     cancel_deadline: Option<Instant>,
     /// Time at which the turn is left, if nothing is typed after the `q`.
     leave_at: Option<Instant>,
+    /// Time at which the status is drawn again.
+    status_at: Option<Instant>,
 }
 
 impl<L: Line> Driver<'_, L> {
@@ -209,6 +215,11 @@ impl<L: Line> Driver<'_, L> {
                     }
                 }
                 press = self.keyboard.next() => match press.key {
+                    Key::Resize | Key::Resume => self.show_typed(renderer),
+                    Key::Escape if self.keyboard.typed(|typed| typed.composer.is_choosing()) => {
+                        self.keyboard.typed(|typed| typed.press(press));
+                        self.show_typed(renderer);
+                    }
                     Key::Escape
                         if self.cancelled
                             || self.escape_ignored_until.is_some_and(|until| Instant::now() < until) => {}
@@ -229,6 +240,10 @@ impl<L: Line> Driver<'_, L> {
                         self.steer(renderer).await?;
                     }
                 },
+                () = or_never(self.status_at.map(sleep_until)) => {
+                    self.status_at = Some(Instant::now() + STATUS_INTERVAL);
+                    self.show_typed(renderer);
+                }
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => renderer.child(&event)?,

@@ -45,7 +45,10 @@ impl Line for Script {
         match self.beats.pop_front() {
             Some(Beat::Say(kind)) => Ok(Some(self.event(*kind))),
             Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
-            Some(Beat::Silence) => std::future::pending().await,
+            Some(Beat::Silence) => {
+                self.beats.push_front(Beat::Silence);
+                std::future::pending().await
+            }
             Some(Beat::Escape(after, keyboard)) => {
                 tokio::time::sleep(after).await;
                 keyboard.press(Key::Escape, std::time::Instant::now());
@@ -223,6 +226,7 @@ async fn turns_are_followed_until_they_end() {
 #[tokio::test]
 async fn stream_ending_early_yields_no_result() {
     let outcome = play(|_| Vec::new(), None, true).await;
+    assert_eq!(outcome.shown, ["leave"]);
     assert!(outcome.ended.unwrap().is_none());
 }
 

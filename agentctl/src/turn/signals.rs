@@ -161,6 +161,13 @@ impl Signals {
         next
     }
 
+    /// Waits for the next signal at a prompt, where Ctrl-C cancels nothing.
+    pub(crate) async fn next_at_prompt(&mut self) -> EndSignal {
+        let signal = self.next().await;
+        self.first = self.first.filter(|first| *first != EndSignal::Interrupt);
+        signal
+    }
+
     /// Waits for a signal that ends the client. At a prompt, Ctrl-C is ignored.
     pub(crate) async fn end_signal(&mut self, at_prompt: bool) -> EndSignal {
         loop {

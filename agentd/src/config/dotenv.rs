@@ -237,6 +237,18 @@ impl Sources {
         let added = variables(&self.files, &self.env)?;
         Ok(Self { env: self.env.and(&added), ..self.clone() })
     }
+
+    /// Describes where a variable has its value from: the last `.env` file that sets it, or the daemon's environment.
+    pub(super) fn place_of_variable(&self, name: &str) -> String {
+        let sets = |file: &&SourceFile| {
+            let alone = variables(std::slice::from_ref(*file), &Environment::default());
+            alone.is_ok_and(|found| found.text(name).is_some() && found.text(name) == self.env.text(name))
+        };
+        match self.files.iter().rev().find(sets) {
+            Some(file) => format!("`{name}` in {}", file.origin.path().display()),
+            None => format!("`{name}` of the daemon's environment"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -97,11 +97,18 @@ struct TimeoutsFile {
     idle: Option<Span>,
 }
 
+/// API key of a slot, and where it is set, for hints.
+#[derive(Debug, Clone)]
+struct SlotKey {
+    secret: SecretString,
+    source: String,
+}
+
 /// Checked settings of a slot, from one layer or merged from several layers.
 #[derive(Debug, Clone, Default)]
 struct SlotLayer {
     base_url: Option<String>,
-    api_key: Option<SecretString>,
+    api_key: Option<SlotKey>,
     id: Option<String>,
     gguf: Option<PathBuf>,
     wire: Option<Wire>,
@@ -161,6 +168,13 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
         }
     }
     Ok(settings)
+}
+
+impl SlotKey {
+    /// Creates a key from the value of a variable.
+    fn of(sources: &Sources, variable: &str, key: &str) -> Self {
+        Self { secret: key.into(), source: sources.place_of_variable(variable) }
+    }
 }
 
 impl SlotLayer {
@@ -233,7 +247,7 @@ impl SlotLayer {
         let key = server.api_key.clone().or_else(|| anthropic.key_for(wire, &base_url));
         let (own, shared) = (&self.more, &server.more);
         let mut model = ModelConfig::new(wire, base_url);
-        model.api_key = key;
+        (model.api_key, model.key_source) = key.map(|key| (key.secret, key.source)).unzip();
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
         // If no id is set, the first model in the server's list is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
@@ -298,14 +312,14 @@ fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>
 /// URL and key of Anthropic's API, from the environment variables of its SDKs.
 struct AnthropicDefaults {
     address: String,
-    key: Option<SecretString>,
+    key: Option<SlotKey>,
 }
 
 impl AnthropicDefaults {
     fn from_env(sources: &Sources) -> Self {
         let text = |name| sources.env.text(name).map(str::trim).filter(|text| !text.is_empty());
         let address = text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL).to_owned();
-        Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) }
+        Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(|key| SlotKey::of(sources, ANTHROPIC_KEY_VARIABLE, key)) }
     }
 
     /// Returns the base URL. It is only checked if a slot needs it, because other programs also use the variable.
@@ -314,7 +328,7 @@ impl AnthropicDefaults {
     }
 
     /// Returns the key, but only for the server that it belongs to.
-    fn key_for(&self, wire: Wire, base_url: &str) -> Option<SecretString> {
+    fn key_for(&self, wire: Wire, base_url: &str) -> Option<SlotKey> {
         let is_same_origin = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
         self.key.clone().filter(|_| wire == Wire::Anthropic && is_same_origin)
     }
@@ -345,7 +359,7 @@ fn use_provider_key(
     let base_url = url_in(variable, address)?;
     let host = url::Url::parse(&base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
     let server = SlotLayer {
-        api_key: text(key).map(SecretString::from),
+        api_key: text(key).map(|text| SlotKey::of(sources, key, text)),
         base_url: Some(base_url),
         wire: Some(wire),
         ..SlotLayer::default()
@@ -384,10 +398,14 @@ impl Reader<'_> {
         if let (Some(file), Some(_)) = (&slot.api_key_file, &slot.api_key) {
             return Err(self.refuse(file, "a slot has either `api_key` or `api_key_file`, not both"));
         }
-        let api_key = match self.optional(slot.api_key.take().as_ref())? {
+        let written = slot.api_key.take();
+        let api_key = match self.optional(written.as_ref())? {
             Some(key) => Some(key),
             None => slot.api_key_file.as_ref().map(|path| self.key_in(path)).transpose()?,
         };
+        let setting = written.as_ref().or(slot.api_key_file.as_ref());
+        let path = self.file.origin.path();
+        let source = setting.map(|setting| format!("{}:{}", path.display(), setting.defined.line()));
         let base_url = slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten();
         let (id, gguf) = (self.optional(slot.id.as_ref())?, self.optional(slot.gguf.as_ref())?);
         self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature must be from 0 to 2")?;
@@ -397,7 +415,10 @@ impl Reader<'_> {
         self.check(slot.retries.as_ref(), |n| *n <= 20, "retries must be at most 20")?;
         Ok(SlotLayer {
             base_url,
-            api_key: api_key.filter(|key| !key.is_empty()).map(SecretString::from),
+            api_key: api_key
+                .filter(|key| !key.is_empty())
+                .zip(source)
+                .map(|(key, source)| SlotKey { secret: key.into(), source }),
             id,
             gguf: gguf.map(|path| self.path(&path)),
             wire: slot.wire,

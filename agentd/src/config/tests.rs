@@ -250,6 +250,28 @@ fn api_key_can_be_read_from_a_file() {
 }
 
 #[test]
+fn hint_of_a_refused_key_names_its_source() {
+    let check = |models: &str, dotenv: &str, env: &[(&str, &str)], expected: &str| {
+        let config = config(&[(Subject::Models, models), (Subject::Dotenv, dotenv)], env);
+        let Some((_, ModelLocation::Server(model))) = config.models.first() else { panic!("{models}") };
+        let source = model.key_source.as_deref().unwrap_or("-");
+        assert!(source.ends_with(expected), "{source} for {models} {dotenv} {env:?}");
+        assert!(!source.contains("hunter2"), "{source}");
+    };
+    const FILE: &str = "# mine\nbase:\n  base_url: http://x\n  api_key: hunter2\n";
+    check(FILE, "", &[], "/models.yaml:4");
+    check("base:\n  base_url: http://x\n  api_key: \"${WHALE}\"\n", "", &[("WHALE", "hunter2")], "/models.yaml:3");
+    let variable = ("MODEL_BASIC_API_KEY", "hunter2");
+    check(FILE, "", &[variable], "`MODEL_BASIC_API_KEY` of the daemon's environment");
+    check(FILE, "MODEL_BASIC_API_KEY=hunter2", &[], "/.env");
+    check(FILE, "MODEL_BASIC_API_KEY=other", &[variable], "of the daemon's environment");
+    check("{}", "", &[("OPENAI_API_KEY", "hunter2")], "`OPENAI_API_KEY` of the daemon's environment");
+    let anthropic = ("ANTHROPIC_API_KEY", "hunter2");
+    check("base: {wire: anthropic}", "", &[anthropic], "`ANTHROPIC_API_KEY` of the daemon's environment");
+    check("base: {base_url: http://x}", "", &[], "-");
+}
+
+#[test]
 fn both_tool_groups_are_read() {
     let text =
         "optional:\n  run_bash_command:\n    enabled: false\n    tags: [\"execute\"]\n  fetch_web: {enabled: true}\n";

@@ -363,6 +363,8 @@ pub enum ModelChunk {
     Retry {
         /// Number of the next attempt. The first retry is attempt 2.
         attempt: u32,
+        /// Maximum number of attempts, if the retries are counted.
+        attempts: Option<u32>,
         /// Delay before the next attempt, in milliseconds.
         delay_ms: u64,
         /// Reason why the previous attempt failed.

@@ -1,6 +1,9 @@
 //! Search in past sessions: queries, searchable content, and hits for display. Pure types.
 
-use std::ops::Range;
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,17 +26,25 @@ pub struct SearchResult {
 
 /// Tool by which a model searches its session.
 pub const TOOL: &str = "search_history";
+/// Length of the search index's n-grams in characters. Shorter terms are searched for in the texts.
+const TRIGRAM: usize = 3;
 /// Maximum number of terms in a query; further terms are ignored.
-const MAX_TERMS: usize = 16;
+const MAX_TERMS: usize = 32;
 /// Maximum number of characters read from a query.
 const MAX_QUERY: usize = 400;
 /// Approximate length of an excerpt, in characters.
 const EXCERPT: usize = 240;
+/// Maximum number of occurrences of a term that are considered for an excerpt.
+const MAX_OCCURRENCES: usize = 16;
+/// Punctuation at the end of a word that does not belong to the word.
+const END_MARKS: [char; 14] = ['?', '!', '.', ',', ';', ':', '…', '？', '！', '。', '，', '、', '；', '：'];
 
-/// Query for words and phrases that must all occur, in any order, ignoring case.
+/// Query for words and phrases, in any order, ignoring case. Texts with all of them match best; texts with any of them
+/// also match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
     terms: Vec<String>,
+    parts: Vec<String>,
 }
 
 impl SearchQuery {
@@ -42,38 +53,59 @@ impl SearchQuery {
     pub fn parse(text: &str) -> Option<Self> {
         let text: String =
             text.chars().take(MAX_QUERY).map(|letter| if is_quote(letter) { '"' } else { letter }).collect();
-        let mut terms: Vec<String> = Vec::new();
+        let (mut terms, mut parts) = (Vec::new(), Vec::new());
         for (index, part) in text.split('"').enumerate() {
             let is_quoted = index % 2 == 1;
-            let words: Vec<&str> = part.split(|letter: char| letter.is_whitespace() || letter.is_control()).collect();
-            let words = words.into_iter().filter(|word| !word.is_empty());
+            let words = part.split(|letter: char| letter.is_whitespace() || letter.is_control());
+            let words = words.filter(|word| !word.is_empty());
             if is_quoted {
-                terms.push(words.collect::<Vec<_>>().join(" "));
+                let phrase = words.collect::<Vec<_>>().join(" ");
+                parts.push(phrase.clone());
+                terms.push(phrase);
             } else {
-                terms.extend(words.map(str::to_owned));
+                for word in words.map(|word| word.trim_end_matches(END_MARKS)) {
+                    parts.extend(runs(word));
+                    terms.push(word.to_owned());
+                }
             }
         }
-        terms.retain(|term| term.chars().any(char::is_alphanumeric));
-        terms.dedup();
+        for list in [&mut terms, &mut parts] {
+            let mut seen = HashSet::new();
+            list.retain(|term| term.chars().any(char::is_alphanumeric) && seen.insert(term.to_lowercase()));
+        }
+        // Beside longer words, short ones such as "we" or "of" match nearly every text. In scripts without spaces, two
+        // characters are often a word.
+        let has_indexed = parts.iter().any(|part| is_indexed(part));
+        let is_short_word = |part: &str| part.chars().count() > 1 && part.chars().all(is_unspaced);
+        parts.retain(|part| !has_indexed || is_indexed(part) || is_short_word(part));
         terms.truncate(MAX_TERMS);
-        (!terms.is_empty()).then_some(Self { terms })
+        parts.truncate(MAX_TERMS);
+        if terms.len() == 1 && parts == terms {
+            parts.clear();
+        }
+        (!terms.is_empty()).then_some(Self { terms, parts })
     }
 
-    /// Returns the terms that must all occur.
+    /// Restricts the matches to texts in which all terms occur.
+    #[must_use]
+    pub fn requiring_all(self) -> Self {
+        Self { parts: Vec::new(), ..self }
+    }
+
+    /// Returns the terms. Texts with all of them match best.
     pub fn terms(&self) -> &[String] {
         &self.terms
     }
 
-    /// Returns true if all terms occur in `text`.
-    pub fn fits(&self, text: &str) -> bool {
-        let text = text.to_lowercase();
-        self.terms.iter().all(|term| text.contains(&term.to_lowercase()))
+    /// Returns the parts of the query, each of which is sufficient for a match: phrases, words, and in scripts without
+    /// spaces every three characters in a row. Empty if only texts with all terms match.
+    pub fn parts(&self) -> &[String] {
+        &self.parts
     }
 
-    /// Returns an excerpt around the first matching term, on one line, and the byte ranges of the terms in the excerpt.
+    /// Returns an excerpt around the best passage, on one line, and the byte ranges of the matches in the excerpt.
     pub fn excerpt(&self, text: &str) -> (String, Vec<Range<usize>>) {
-        let first = self.terms.iter().filter_map(|term| find(text, term, 0)).map(|found| found.start).min();
-        let start = first.unwrap_or(0);
+        let start = self.best_start(text);
         let begin = text[..start].char_indices().rev().nth(EXCERPT / 4).map_or(0, |(at, _)| at);
         let end = text[start..].char_indices().nth(EXCERPT).map_or(text.len(), |(at, _)| start + at);
         let words = text[begin..end].split_whitespace().collect::<Vec<_>>().join(" ");
@@ -89,34 +121,88 @@ impl SearchQuery {
         (shown, marks)
     }
 
-    /// Returns the byte ranges of the terms in `text`, in order and without overlaps.
-    fn marks(&self, text: &str) -> Vec<Range<usize>> {
-        let mut marks: Vec<Range<usize>> = Vec::new();
-        for term in &self.terms {
-            let mut from = 0;
-            while let Some(found) = find(text, term, from) {
-                from = found.end;
-                marks.push(found);
+    /// Returns the words and phrases to show in a match.
+    fn shown_terms(&self) -> &[String] {
+        if self.parts.is_empty() { &self.terms } else { &self.parts }
+    }
+
+    /// Returns the start of the passage with the most terms, of which longer ones count more. The first such passage is
+    /// chosen.
+    fn best_start(&self, text: &str) -> usize {
+        let terms = self.shown_terms();
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        for (index, term) in terms.iter().enumerate() {
+            found.extend(occurrences(text, term).take(MAX_OCCURRENCES).map(|range| (range.start, index)));
+        }
+        found.sort_unstable();
+        let mut best = (0, 0);
+        for (at, (start, _)) in found.iter().enumerate() {
+            let near = found[at..].iter().take_while(|(other, _)| other - start < EXCERPT);
+            let distinct: BTreeSet<usize> = near.map(|(_, index)| *index).collect();
+            let score: usize = distinct.into_iter().map(|index| terms[index].len()).sum();
+            if score > best.0 {
+                best = (score, *start);
             }
         }
-        marks.sort_by_key(|mark| (mark.start, std::cmp::Reverse(mark.end)));
-        let mut end = 0;
-        marks.retain(|mark| {
-            let is_separate = mark.start >= end;
-            end = end.max(mark.end);
-            is_separate
-        });
-        marks
+        best.1
     }
+
+    /// Returns the byte ranges of the matches in `text`, in order and without overlaps.
+    fn marks(&self, text: &str) -> Vec<Range<usize>> {
+        let mut marks: Vec<Range<usize>> = self.shown_terms().iter().flat_map(|term| occurrences(text, term)).collect();
+        marks.sort_by_key(|mark| (mark.start, mark.end));
+        let mut merged: Vec<Range<usize>> = Vec::new();
+        for mark in marks {
+            match merged.last_mut() {
+                Some(last) if mark.start < last.end => last.end = last.end.max(mark.end),
+                _ => merged.push(mark),
+            }
+        }
+        merged
+    }
+}
+
+/// Splits a word where it changes between scripts with and without spaces, and the latter into every three characters
+/// in a row, because such a word may be a whole sentence.
+fn runs(word: &str) -> Vec<String> {
+    let letters: Vec<char> = word.chars().collect();
+    let mut runs = Vec::new();
+    for run in letters.chunk_by(|left, right| is_unspaced(*left) == is_unspaced(*right)) {
+        let length = if run.iter().copied().all(is_unspaced) { run.len().min(TRIGRAM) } else { run.len() };
+        runs.extend(run.windows(length).map(|part| part.iter().collect::<String>()));
+    }
+    runs
+}
+
+/// Returns true if the term is long enough for the search index.
+pub fn is_indexed(term: &str) -> bool {
+    term.chars().count() >= TRIGRAM
+}
+
+/// Returns true for letters of scripts without spaces between words, and of Korean, whose words carry endings.
+fn is_unspaced(letter: char) -> bool {
+    matches!(letter, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}'
+        | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
 fn is_quote(letter: char) -> bool {
     matches!(letter, '"' | '“' | '”' | '„' | '«' | '»' | '「' | '」')
 }
 
+/// Returns the byte ranges of a term in a text, ignoring case.
+fn occurrences(text: &str, term: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let found = find(text, term, from)?;
+        from = found.end;
+        Some(found)
+    })
+}
+
 /// Finds a term at or after the byte offset `from`, ignoring case.
 fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
     let folded = |letter: char| letter.to_lowercase();
+    let first = term.chars().flat_map(folded).next();
     let ends = |start: usize| {
         let mut wanted = term.chars().flat_map(folded).peekable();
         for (at, letter) in text[start..].char_indices() {
@@ -129,7 +215,8 @@ fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
         }
         wanted.peek().is_none().then_some(text.len())
     };
-    text[from..].char_indices().find_map(|(at, _)| ends(from + at).map(|end| from + at..end))
+    let starts = text[from..].char_indices().filter(|(_, letter)| folded(*letter).next() == first);
+    starts.map(|(at, _)| from + at).find_map(|start| ends(start).map(|end| start..end))
 }
 
 /// Returns the kind and the text of an item for the search index. `None` for items that are not searchable.
@@ -200,9 +287,29 @@ mod tests {
         check("an “odd phrase", &["an", "odd phrase"]);
         check("a AND (b OR *) NOT c^2 col:x -y", &["a", "AND", "(b", "OR", "NOT", "c^2", "col:x", "-y"]);
         check("报告 税", &["报告", "税"]);
+        check("Where is it? Where, the .env!", &["Where", "is", "it", "the", ".env"]);
         check("\" ' * () \u{0}", &[]);
         check("", &[]);
-        assert!(SearchQuery::parse(&"word ".repeat(10_000)).unwrap().terms.len() <= MAX_TERMS);
+        let many: String = (0..10_000).map(|number| format!("{number} ")).collect();
+        assert!(SearchQuery::parse(&many).unwrap().terms.len() <= MAX_TERMS);
+    }
+
+    #[test]
+    fn parts_are_words_and_sequences_without_spaces() {
+        let check = |text: &str, expected: &[&str]| {
+            assert_eq!(SearchQuery::parse(text).unwrap().parts, expected, "{text:?}");
+        };
+        check("tax", &[]);
+        check("of tax papers", &["tax", "papers"]);
+        check("\"of tax\" x", &["of tax"]);
+        check("is it", &["is", "it"]);
+        check("税务报告", &["税务报", "务报告"]);
+        check("\"税务报告\"", &[]);
+        check("哪里改max_retries？", &["哪里改", "max_retries"]);
+        check("报告 税 2024", &["报告", "2024"]);
+        let long: String = ('\u{4e00}'..='\u{5000}').collect();
+        assert!(SearchQuery::parse(&long).unwrap().parts.len() <= MAX_TERMS);
+        assert!(SearchQuery::parse("tax papers").unwrap().requiring_all().parts.is_empty());
     }
 
     #[test]
@@ -213,6 +320,13 @@ mod tests {
         let marked: Vec<&str> = marks.iter().map(|mark| &shown[mark.clone()]).collect();
         assert_eq!(marked, ["key", "THE DOOR"], "{shown}");
         assert!(shown.chars().count() < 2 * EXCERPT && shown.starts_with('…') && shown.ends_with('…'), "{shown}");
+        // Common words at the start do not hide the passage with the rare ones.
+        let question = SearchQuery::parse("where did we change the retry limit?").unwrap();
+        let (shown, marks) = question.excerpt(&format!("the {}the retry limit is 5", "before ".repeat(100)));
+        let marked: Vec<&str> = marks.iter().map(|mark| &shown[mark.clone()]).collect();
+        assert_eq!(marked, ["the", "retry", "limit"], "{shown}");
+        let (shown, marks) = SearchQuery::parse("哪里改了重试次数？").unwrap().excerpt("现在重试次数是五");
+        assert_eq!(&shown[marks[0].clone()], "重试次数");
         let (shown, marks) = SearchQuery::parse("straße").unwrap().excerpt("Die STRAßE, İstanbul 报告");
         assert_eq!(&shown[marks[0].clone()], "STRAßE");
         assert_eq!(query.excerpt("nothing of it"), ("nothing of it".to_owned(), Vec::new()));

@@ -22,7 +22,8 @@ pub struct ToolDetails {
     pub stderr: Option<PrintedText>,
     /// Change made by an edit, as a unified diff.
     pub diff: Option<PrintedText>,
-    /// Session path of the file with the whole result text, if the text is too long for a model.
+    /// Session path of the file with the whole result text, if the text is too long for a model, or
+    /// had lines that overwrote themselves.
     pub stored: Option<String>,
     /// Number of leading bytes of the result's text that the tool wrote; the rest is for the model only. `None` if the
     /// tool wrote all of the text.

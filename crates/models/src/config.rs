@@ -86,6 +86,8 @@ pub struct ModelConfig {
     pub base_url: String,
     /// API key for the server.
     pub api_key: Option<SecretString>,
+    /// Description of the place where the API key is set, for the hint of a refused key.
+    pub key_source: Option<String>,
     /// ID of the model on the server. If empty, the first model that the server lists is used.
     pub id: String,
     /// Temperature, 0 to 2. With `None`, the server's default applies.

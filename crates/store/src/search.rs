@@ -4,15 +4,17 @@
 //! writes are hardly delayed. Before a search, a reader reads and parses the events that are still missing, and the
 //! writer only inserts the rows. If too many events are missing, they are reported as not yet searched.
 
+use std::cmp::Reverse;
+
 use agentd_core::{
     event::EventKind,
     ids::SessionId,
-    search::{SearchHit, SearchKind, SearchQuery, searchable},
+    search::{SearchHit, SearchKind, SearchQuery, is_indexed, searchable},
 };
 use rusqlite::{Connection, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
-    codec::{Fault, bound, changed, first, id_from, id_text, json_from, number_from, rows, text, time_from},
+    codec::{Fault, bound, changed, first, id_from, id_text, json_from, number_from, rows, text, time_from, value},
     events::not_withdrawn,
     sessions,
 };
@@ -25,8 +27,8 @@ const MAX_PAGE: usize = 256 << 10;
 pub(crate) const MAX_MISSING_EVENTS: u64 = 2000;
 /// Maximum searchable size of an item, in bytes.
 const MAX_TEXT: usize = 16 << 10;
-/// Length of the index's n-grams in characters. Shorter terms are searched for in the texts.
-const TRIGRAM: usize = 3;
+/// Maximum number of texts that are ranked because they have any of a query's terms.
+const MAX_RANKED: i64 = 10_000;
 
 /// Next page of a session that is missing from the index.
 pub(crate) struct MissingPage {
@@ -218,44 +220,103 @@ fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> 
     page
 }
 
-/// Returns the matches for a query, best first, or newest first if all terms are short.
+/// Returns the matches for a query: texts with all terms, then texts with any of them, each best first. Among texts that
+/// match by short terms only, the newest are first.
 pub(crate) fn find(
     connection: &Connection,
     query: &SearchQuery,
     session: Option<SessionId>,
     limit: usize,
 ) -> Result<Vec<SearchHit>, Fault> {
-    let (long, short): (Vec<&String>, Vec<&String>) =
-        query.terms().iter().partition(|term| term.chars().count() >= TRIGRAM);
-    let mut arguments: Vec<Value> = Vec::new();
-    let mut sql = "SELECT id, title, seq, at, kind, searched.text AS text FROM searched
-                   JOIN sessions ON sessions.key = searched.session AND sessions.parent IS NOT sessions.key"
-        .to_owned();
-    if long.is_empty() {
-        sql.push_str(" WHERE 1");
-    } else {
-        sql.push_str(" JOIN search ON search.rowid = searched.key WHERE search MATCH ?");
-        let phrases: Vec<String> = long.iter().map(|term| format!("\"{}\"", term.replace('"', "\"\""))).collect();
-        arguments.push(phrases.join(" AND ").into());
+    let session = match session.map(|id| sessions::key(connection, id)).transpose()? {
+        Some(None) => return Ok(Vec::new()),
+        key => key.flatten(),
+    };
+    let mut keys = matching(connection, query.terms(), " AND ", session, limit)?;
+    if keys.len() < limit {
+        let (indexed, short): (Vec<String>, Vec<String>) =
+            query.parts().iter().cloned().partition(|part| is_indexed(part));
+        for terms in [rarest(connection, indexed, MAX_RANKED)?, short] {
+            let found = matching(connection, &terms, " OR ", session, limit)?;
+            let new: Vec<i64> = found.into_iter().filter(|key| !keys.contains(key)).collect();
+            keys.extend(new);
+        }
+        keys.truncate(limit);
+    }
+    keys.into_iter().filter_map(|key| hit(connection, query, key).transpose()).collect()
+}
+
+/// Returns the terms in the order of their number of texts, up to a total of `limit` texts but at least one term. Terms
+/// in nearly every text take the most time to rank and contribute the least.
+fn rarest(connection: &Connection, terms: Vec<String>, limit: i64) -> Result<Vec<String>, Fault> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM search WHERE search MATCH ?1 LIMIT ?2)";
+    let mut counted: Vec<(i64, String)> = Vec::new();
+    for term in terms {
+        counted.push((value(connection, sql, params![phrase(&term), limit])?, term));
+    }
+    // Of terms that exceed the limit, the longest is probably the rarest.
+    counted.sort_by_key(|(texts, term)| (*texts, Reverse(term.len())));
+    let mut total: i64 = 0;
+    let is_within_limit = |(texts, _): &(i64, String)| {
+        total += *texts;
+        total <= limit || total == *texts
+    };
+    Ok(counted.into_iter().take_while(is_within_limit).map(|(_, term)| term).collect())
+}
+
+/// Returns a term as a phrase of the index's query language.
+fn phrase(term: &str) -> String {
+    format!("\"{}\"", term.replace('"', "\"\""))
+}
+
+/// Returns the keys of the texts with all or any of the terms, depending on the operator between them, best first.
+fn matching(
+    connection: &Connection,
+    terms: &[String],
+    operator: &str,
+    session: Option<i64>,
+    limit: usize,
+) -> Result<Vec<i64>, Fault> {
+    let (indexed, short): (Vec<&String>, Vec<&String>) = terms.iter().partition(|term| is_indexed(term));
+    let (mut conditions, mut arguments): (Vec<String>, Vec<Value>) = (Vec::new(), Vec::new());
+    let (tables, order) = match (indexed.is_empty(), short.is_empty()) {
+        (true, true) => return Ok(Vec::new()),
+        (true, false) => ("searched", "at DESC, seq DESC"),
+        // The order of the tables is fixed, because a query of the index per text of a session takes much longer.
+        (false, _) => ("search CROSS JOIN searched ON searched.key = search.rowid", "search.rank, at DESC"),
+    };
+    if !indexed.is_empty() {
+        conditions.push("search MATCH ?".to_owned());
+        arguments.push(indexed.iter().map(|term| phrase(term)).collect::<Vec<_>>().join(operator).into());
+    }
+    if !short.is_empty() {
+        let each = vec!["searched.text LIKE ? ESCAPE '\\'"; short.len()];
+        conditions.push(format!("({})", each.join(operator)));
     }
     for term in short {
-        sql.push_str(" AND searched.text LIKE ? ESCAPE '\\'");
         let plain = term.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
         arguments.push(format!("%{plain}%").into());
     }
-    sql.push_str(concat!(" AND ", not_withdrawn!("searched")));
-    if let Some(id) = session {
-        let Some(key) = sessions::key(connection, id)? else { return Ok(Vec::new()) };
-        sql.push_str(" AND searched.session = ?");
+    if let Some(key) = session {
+        conditions.push("searched.session = ?".to_owned());
         arguments.push(key.into());
     }
-    sql.push_str(if long.is_empty() {
-        " ORDER BY at DESC, seq DESC LIMIT ?"
-    } else {
-        " ORDER BY search.rank, at DESC LIMIT ?"
-    });
     arguments.push(bound(limit as u64).into());
-    rows(connection, &sql, params_from_iter(arguments), |row| {
+    let sql = format!(
+        "SELECT searched.key FROM {tables}
+         CROSS JOIN sessions ON sessions.key = searched.session AND sessions.parent IS NOT sessions.key
+         WHERE {} AND {} ORDER BY {order} LIMIT ?",
+        conditions.join(" AND "),
+        not_withdrawn!("searched"),
+    );
+    rows(connection, &sql, params_from_iter(arguments), |row| Ok(row.get(0)?))
+}
+
+/// Returns the hit for a text, or `None` if its session was deleted in the meantime.
+fn hit(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option<SearchHit>, Fault> {
+    let sql = "SELECT id, title, seq, at, kind, searched.text AS text FROM searched
+         JOIN sessions ON sessions.key = searched.session WHERE searched.key = ?1";
+    first(connection, sql, [key], |row| {
         let kind = text(row, "kind")?;
         let (excerpt, marks) = query.excerpt(text(row, "text")?);
         Ok(SearchHit {
@@ -284,5 +345,26 @@ mod tests {
              VALUES (7, 7, 'import 1 draft', 0, 0, '{}', 3)";
         open.writer.execute_batch(draft).unwrap();
         assert!(!CatchUp::default().piece(&mut open.writer).unwrap());
+    }
+
+    #[test]
+    fn terms_of_too_many_texts_are_not_ranked() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = open::open(&StoreConfig::at(folder.path().join("journal.db"))).unwrap();
+        let session = "INSERT INTO sessions (key, id, created_at, updated_at, usage) VALUES (1, 'one', 0, 0, '{}')";
+        open.writer.execute_batch(session).unwrap();
+        for (seq, content) in ["the door", "the roof", "the barn", "the barn", "a zebra"].into_iter().enumerate() {
+            let sql = "INSERT INTO searched (session, seq, at, kind, text) VALUES (1, ?1, 0, 'person', ?2)";
+            changed(&open.writer, sql, params![bound(seq), content]).unwrap();
+        }
+        let check = |terms: &[&str], limit: i64, expected: &[&str]| {
+            let terms = terms.iter().map(|term| (*term).to_owned()).collect();
+            assert_eq!(rarest(&open.writer, terms, limit).unwrap(), expected, "{limit}");
+        };
+        check(&["the", "zebra", "barn"], 7, &["zebra", "barn", "the"]);
+        check(&["the", "zebra", "barn"], 6, &["zebra", "barn"]);
+        check(&["the", "zebra", "barn"], 1, &["zebra"]);
+        check(&["the"], 1, &["the"]);
+        check(&["absent", "the"], 2, &["absent", "the"]);
     }
 }

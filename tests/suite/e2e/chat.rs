@@ -8,9 +8,9 @@ async fn chat_answers_prompts_and_slash_commands() {
     let mut terminal = Terminal::open(&world.daemon, &[]);
     let greeting = terminal.prompt();
     assert!(greeting.contains("/help"), "{greeting:?}");
-    world.model.reply(Reply::text("Good morning, Ada."));
+    world.model.reply(says("Good morning, Ada."));
     terminal.hears("I am Ada", "Good morning, Ada.");
-    world.model.reply(Reply::text("You are Ada."));
+    world.model.reply(says("You are Ada."));
     terminal.hears("Who am I?", "You are Ada.");
     assert!(
         world.model.requests()[1].body["messages"].to_string().contains("I am Ada"),
@@ -29,8 +29,12 @@ async fn chat_answers_prompts_and_slash_commands() {
     world.model.reply(Reply::text("I see it."));
     terminal.hears("What is new?", "I see it.");
     has_all(&world.model.requests().last().unwrap().body["messages"].to_string(), &["uploads/notes with blanks.txt"]);
-    let last = terminal.leaves();
-    assert!(last.contains("agentctl chat --session"), "{last:?}");
+    terminal.says_for("quit", "this chat: 3 turns");
+    terminal.sees("agentctl chat --session");
+    terminal.ends();
+    world.model.reply(Reply::text("What?"));
+    world.agentctl_with(["chat"], "exit\n").await.exits(0).shows(&["What?"]);
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "exit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,6 +68,39 @@ async fn reopened_chat_shows_the_last_turns() {
     terminal.prompt();
     terminal.hears("/show 2", "there are 1 results and reasonings");
     terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chat_names_reads_and_shows_unasked_changes() {
+    let world = World::configured("sessions: {confirm_write: false}").await;
+    world.write("app/a.txt", "first\nold words\nlast\n");
+    let folder = format!("{}:rw", world.path().join("app").display());
+    let part = |line: u64| Reply::tool_call("read_file", json!({"path": "/project/a.txt", "offset": line, "limit": 1}));
+    let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
+    let lines: String = (1..=40).map(|number| format!("line {number}\n")).collect();
+    world
+        .model
+        .reply(part(1))
+        .reply(part(2))
+        .reply(Reply::tool_call("grep", json!({"pattern": "old \\w+", "path": "/project"})))
+        .reply(Reply::tool_call("edit_file", edit))
+        .reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": lines})))
+        .reply(says("It is done."));
+    let mut terminal = Terminal::ready(&world.daemon, &["-C", &folder]);
+    terminal.says("Change it");
+    terminal.sees_all(&["read_file /project/a.txt:1, 2", "2 calls", "grep \"old \\w+\" in /project"]);
+    terminal.sees_all(&["edit_file /project/a.txt", "+1 ", "-old words", "+new words"]);
+    terminal.sees_all(&["write_file /project/b.txt", "created +40", "+line 19", "21 more lines", "/diff"]);
+    terminal.sees_last("It is done.");
+    terminal.leaves();
+
+    // Without a terminal, each call is one line.
+    let session = &world.last_session().await;
+    let attached = world.ok(["attach", session, "--after", "0"]).await.stderr;
+    let reads: Vec<&str> = attached.lines().filter(|line| line.contains("read_file")).collect();
+    assert!(matches!(reads[..], [line] if line.contains("a.txt:1, 2") && line.ends_with("2 calls")), "{attached}");
+    has_all(&attached, &["grep \"old \\w+\" in /project", "edit_file /project/a.txt → +1 −1", "created +40"]);
+    assert!(!attached.contains("+new words"), "{attached}");
 }
 
 #[tokio::test]
@@ -109,6 +146,26 @@ async fn chat_starts_with_the_prompt_of_its_command() {
     terminal.prompt();
     terminal.leaves();
     world.daemon.agentctl::<&str>([]).await.exits(2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_line_without_a_command_takes_what_chat_takes() {
+    let world = World::with_reply("Good morning.").await;
+    let first = world.agentctl_with(["Paint the barn"], "").await;
+    assert_eq!(first.exits(0).stdout, "Good morning.\n");
+    let session = world.last_session().await;
+    world.agentctl_with(["-c"], "And the roof?\n").await.exits(0);
+    world.agentctl_with(["--resume", &session, "And the door?"], "").await.exits(0);
+    assert!(world.model.requests().iter().all(|request| request.body.to_string().contains("Paint the barn")));
+    assert_eq!((world.model.requests().len(), world.last_session().await), (3, session));
+    world.agentctl(["stauts"]).await.exits(2).says(&["unrecognized subcommand", "'status'"]);
+    world.agentctl(["-c", "stauts"]).await.exits(2).says(&["a command comes first"]);
+    world.agentctl(["--resume", "", "And the door?"]).await.exits(2).says(&["takes no message", "--resume last"]);
+    assert_eq!(world.model.requests().len(), 3);
+    let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["--resume"]);
+    terminal.answers("leaves)", "\r");
+    terminal.sees_last("Good morning.");
+    terminal.leaves();
 }
 
 /// A rule is shown before it is stored, a permanent rule is confirmed twice, and a denied edit asks again.
@@ -193,8 +250,7 @@ async fn prompt_shows_context_usage_when_the_window_fills() {
     let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
     terminal.says("Read all of it");
-    terminal.sees_all(&["Much.", "\u{1b}[6n"]);
-    terminal.presses_for("\u{1b}[1;1R", "79% ");
+    terminal.sees_all(&["Much.", PROMPT_START, "79% "]);
     terminal.hears("/context", "window of 32,768 tokens");
     terminal.hears("/compact summarize", "nothing to compact");
     terminal.hears("/compact undo", "no compaction to undo");
@@ -244,4 +300,20 @@ async fn file_mention_is_completed_and_attached() {
     terminal.leaves();
     let messages = world.model.requests()[0].body["messages"].to_string();
     assert!(messages.contains("the cat is out") && !messages.contains("hunter2"), "{messages}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plan_that_was_left_open_is_shown_again() {
+    let world = World::start().await;
+    world.model.reply(says("1. Dig\n2. Plant")).reply(says("Planted."));
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
+    terminal.says_for("/plan Make a garden", "y yes");
+    terminal.presses("s");
+    terminal.prompt();
+    terminal.says("/interrupts");
+    let asked = terminal.sees("Carry out this plan?");
+    assert!(asked.contains("1. Dig\r\n2. Plant\r\n"), "{asked:?}");
+    terminal.answers("y yes", "y");
+    terminal.sees_last("Planted.");
+    terminal.leaves();
 }

@@ -128,6 +128,40 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.leaves();
 }
 
+#[tokio::test]
+async fn run_expands_commands_as_the_chat_does() {
+    let world = World::with_reply("Done.").await;
+    world.write("config/commands/greet.md", "Greet $1 in French.\n");
+    world.write("app/.agentd/commands/ship-it.md", "Ship it.\n");
+    let view = world.path().join("app").display().to_string();
+    world.ok(["run", "/greet Ada"]).await;
+    assert_eq!(last_user_text(&world), "Greet Ada in French.");
+    world.agentctl_with(["run", "/greet Ada"], "and Bob\n").await.exits(0);
+    assert!(last_user_text(&world).starts_with("Greet Ada in French.\n\nand Bob"), "{}", last_user_text(&world));
+    world.agentctl(["run", "/ship-it", "-C", &view]).await.exits(1).says(&["not trusted"]);
+    world.ok(["project", "trust", &view]).await;
+    world.agentctl(["run", "/ship-it now", "-C", &view]).await.exits(0).says(&["/ship-it comes from this project"]);
+    let input = last_user_text(&world);
+    assert!(input.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it."), "{input}");
+    world.agentctl(["run", "/init", "-C", &view]).await.exits(1).says(&["read-only", "-C .:rw"]);
+    world.ok(["run", "/init", "-C", &format!("{view}:rw")]).await;
+    assert!(last_user_text(&world).contains("write /project/AGENTS.md"));
+
+    let requests = world.model.requests().len();
+    for (line, problem) in [
+        ("/diff", "/diff is a command of the chat"),
+        ("/gret Ada", "there is no command /gret"),
+        ("/plan", "/plan needs a task"),
+    ] {
+        world.agentctl(["run", line]).await.exits(2).says(&[problem, "a blank before the slash"]);
+    }
+    assert_eq!(world.model.requests().len(), requests);
+    for text in ["/etc/hosts is odd", " /diff"] {
+        world.ok(["run", text]).await;
+        assert_eq!(last_user_text(&world).trim(), text.trim());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_shows_todos_diff_and_cost_and_copies_answers() {
     let mut world = World::start().await;
@@ -200,7 +234,7 @@ async fn new_session_shows_its_settings_before_the_first_turn() {
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/grants", "granted   run_bash_command: cargo test");
     terminal.says_for("/init", "the project is read-only");
-    terminal.sees_last("agentctl chat -C .:rw");
+    terminal.sees_last("start with -C .:rw");
     terminal.says_for("?", "Shift-Tab");
     terminal.sees_last("Ctrl-X Ctrl-E");
     assert_eq!(world.model.requests().len(), 0);
@@ -258,7 +292,6 @@ async fn editor_multiline_and_pasted_input_are_sent() {
     world.model.default_reply(says("Heard."));
     terminal.presses_for("hello", "hello");
     terminal.presses(OPEN_EDITOR);
-    terminal.prompt();
     terminal.answers("hello indeed", "\r");
     terminal.sees_last("Heard.");
     assert_eq!(last_user_text(&world), "hello indeed");

@@ -194,9 +194,6 @@ def sees(words):
     global seen
     while words.encode() not in seen:
         seen += os.read(terminal, 4096)
-        if b"\x1b[6n" in seen:
-            seen = seen.replace(b"\x1b[6n", b"")
-            os.write(terminal, b"\x1b[1;1R")
 sees(before)
 if typed:
     os.write(terminal, typed.encode())
@@ -238,6 +235,8 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
         world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 50)).delay_ms(200));
         assert_ends_without_terminal(&world, ["› ", "Go on!", "And more.", ignored], &stopped, &["chat"]).await;
     }
+    let history = fs::read_to_string(world.data().join("history")).unwrap();
+    assert!(history.contains("Go on!\n"), "an input is in the history as soon as it is sent: {history:?}");
     let time = Reply::tool_call("current_time", json!({}));
     world.model.reply(time).reply(Reply::text("It is late."));
     let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();

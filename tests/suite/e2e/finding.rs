@@ -232,7 +232,7 @@ async fn chat_survives_the_end_of_the_daemon_it_started() {
     let mut terminal = Terminal::ready(&person.home, &[]);
     person.home.ok(["stop"]).await.says(&["the daemon has stopped"]);
     terminal.hears("Hi", "the daemon is back");
-    terminal.presses_last("\r", "Hello from the model server.");
+    terminal.presses_last("\r", "server.");
 
     person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_after_text("It hangs."));
     terminal.says_for("Slowly", "It hangs.");
@@ -240,7 +240,7 @@ async fn chat_survives_the_end_of_the_daemon_it_started() {
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
     terminal.sees_all(&["waiting for the daemon", "the daemon is back"]);
     terminal.sees_last("interrupted");
-    terminal.hears("/continue", "Hello from the model server.");
+    terminal.hears("/continue", "server.");
     terminal.leaves();
     person.home.ok(["stop"]).await;
 }

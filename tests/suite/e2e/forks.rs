@@ -110,7 +110,7 @@ async fn fork_and_origin_continue_independently() {
     // A fork outlives its origin. Search finds it by text from before the fork.
     world.ok(["sessions", "delete", &origin, "--yes"]).await;
     let found = world.json(["sessions", "search", "secret shed"]).await;
-    assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
+    assert_eq!(found[0]["session_id"], now);
     world.run_turn(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
     assert!(world.last_request().contains("secret of the shed"));
 }

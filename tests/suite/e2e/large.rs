@@ -147,3 +147,19 @@ async fn image_output_of_a_command_is_stored_and_named() {
     assert!(result.contains(&format!("{size} bytes are there")), "{result}");
     assert!(!result.contains('\u{fffd}') && result.len() < 2_000, "{result}");
 }
+
+#[tokio::test]
+async fn progress_reaches_the_model_in_its_last_state() {
+    let world = World::start().await;
+    let command = r"printf '\033]0;title\007'; for i in 10 50 100; do printf '\r%s%% of it' $i; done; \
+        printf '\r\n\033[32mgreen\033[0m\r\nplain\n'; echo whole >&2";
+    let plain = ("run_bash_command", json!({"command": "printf 'a\\r\\nb\\n'"}));
+    let calls = vec![("run_bash_command", json!({"command": command})), plain];
+    let (results, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    has_all(&results[0], &["stdout:\n100% of it\r\ngreen\r\nplain\nstderr:\nwhole\n[Overwritten lines"]);
+    assert!(results[1].ends_with("stdout:\na\r\nb"), "{}", results[1]);
+    // The original is in the session's files, for `/show` and for the model.
+    let path = world.data().join("workspace").join(world.last_session().await).join(stored_path(&results[0]));
+    let original = fs::read_to_string(path).unwrap();
+    has_all(&original, &["\u{1b}]0;title\u{7}\r10% of it\r50% of it\r100% of it\r\n\u{1b}[32mgreen\u{1b}[0m\r\n"]);
+}

@@ -195,7 +195,7 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::terminal::{Terminal, says};
+use self::terminal::{PROMPT_START, Terminal, says};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);

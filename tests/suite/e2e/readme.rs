@@ -256,12 +256,10 @@ impl Screen {
         self.parser.process(&bytes);
     }
 
-    /// Waits for the prompt, and answers its query for the cursor position.
+    /// Waits for the prompt.
     #[track_caller]
     fn prompt(&mut self) {
-        self.sees("\u{1b}[6n");
-        let (row, column) = self.parser.screen().cursor_position();
-        self.terminal.presses(&format!("\u{1b}[{};{}R", row + 1, column + 1));
+        self.sees(PROMPT_START);
         self.sees("\u{e2}\u{80}\u{ba} ");
     }
 

@@ -174,7 +174,7 @@ async fn missing_daemon_exits_with_3() {
 async fn refused_key_exits_with_4() {
     let world = World::start().await;
     world.model.default_reply(Reply::refusal(401, "wrong key"));
-    world.agentctl(["run", "Hi"]).await.exits(4).says(&["wrong key"]);
+    world.agentctl(["run", "Hi"]).await.exits(4).says(&["wrong key", "the api_key of this model: it has none"]);
 }
 
 #[tokio::test]
@@ -212,8 +212,10 @@ async fn rate_limit_exits_with_75() {
     world.agentctl(["run", "Hi"]).await.exits(75).says(&["hint:"]);
     world.model.default_reply(Reply::rate_limited(0.0));
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(75);
-    let retries = output.json_lines().into_iter().filter(|line| line["code"] == "model_retry").count();
-    assert!(retries > 0, "every retry is an event: {}", output.stdout);
+    let retries: Vec<Value> = output.json_lines().into_iter().filter(|line| line["code"] == "model_retry").collect();
+    assert!(!retries.is_empty(), "every retry is an event: {}", output.stdout);
+    let first = retries[0]["message"].as_str().unwrap();
+    assert!(first.starts_with("retrying in ") && first.contains("(2 of 4): "), "{first}");
 }
 
 #[tokio::test]

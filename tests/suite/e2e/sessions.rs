@@ -23,7 +23,10 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     assert!(daemon.ok(["sessions", "list"]).await.stdout.contains("The tax papers"));
 
     let found = daemon.json(["sessions", "search", "ada", "\"i AM\""]).await;
-    assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
+    // The message with all of the words precedes the answer with one of them.
+    let kinds: Vec<&Value> = found.as_array().unwrap().iter().map(|hit| &hit["kind"]).collect();
+    assert_eq!((kinds, &found[0]["session_id"]), (vec![&json!("person"), &json!("model")], &json!(id)));
+    daemon.ok(["sessions", "search", "where did Ada go?"]).await.shows(&["Hello, Ada."]);
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
     daemon.ok(["sessions", "search", "ada", "--session", &id[..30]]).await.shows(&["person", "Hello, Ada."]);
     daemon.ok(["sessions", "search", "nobody"]).await.says(&["no matches"]);
@@ -132,12 +135,35 @@ async fn models_tools_status_and_doctor_support_json() {
 }
 
 #[tokio::test]
+async fn completions_offer_sessions_by_title_agents_and_models() {
+    let world = World::with_reply("Done.").await;
+    world.ok(["run", "Paint the barn"]).await;
+    let lines: [(&[&str], &str); 5] = [
+        (&["attach", ""], "\tPaint the barn"),
+        (&["chat", "--resume", ""], "\tPaint the barn"),
+        (&["--session", ""], "\tPaint the barn"),
+        (&["-c", "--model", "co"], "code"),
+        (&["run", "--agent", "rese"], "researcher\t"),
+    ];
+    for (line, expected) in lines {
+        // A daemon that answers too late offers nothing.
+        until("it is offered", || async {
+            let mut command = world.agentctl_command(["--", "agentctl"].iter().chain(line));
+            command.env("COMPLETE", "fish");
+            Running::spawn(command).output(Vec::new()).await.stdout.contains(expected).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn api_key_is_in_no_log_and_no_output() {
     let World { model, daemon } =
         World::prepared(|home| home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789")).await;
     model.default_reply(Reply::refusal(401, "the key sk-very-secret-0123456789 is wrong"));
     let output = daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(4);
     assert_eq!(model.requests()[0].key(), "sk-very-secret-0123456789");
+    assert!(output.stdout.contains("`MODEL_BASIC_API_KEY` of the daemon's environment"), "{}", output.stdout);
     for (stream, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {
         assert!(!text.contains("very-secret"), "the key is in {stream}:\n{text}");
     }

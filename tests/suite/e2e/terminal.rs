@@ -12,6 +12,9 @@ pub(super) fn says(text: &str) -> Reply {
     Reply::deltas([text])
 }
 
+/// Sequence that marks the start of a prompt.
+pub(super) const PROMPT_START: &str = "\u{1b}]133;A\u{7}";
+
 /// A user at a terminal.
 pub(super) struct Terminal(PtySession);
 
@@ -61,25 +64,13 @@ impl Terminal {
         self.0.exp_string(text).unwrap_or_else(|error| panic!("{text:?} does not appear: {error}"))
     }
 
-    /// Waits for the prompt. The line editor first queries the cursor position.
+    /// Waits for the start of the prompt, and returns the text before it.
     #[track_caller]
     pub(super) fn prompt(&mut self) -> String {
-        let before = self.sees("\u{1b}[6n");
-        self.0.send("\u{1b}[1;1R").unwrap();
-        self.0.flush().unwrap();
+        let before = self.sees(PROMPT_START);
         // The bytes of `› `. The terminal library does not decode non-ASCII characters.
         self.sees("\u{e2}\u{80}\u{ba} ");
         before
-    }
-
-    /// Answers the line editor's query for the cursor position while it removes its prompt.
-    #[track_caller]
-    pub(super) fn loses_prompt(&mut self) {
-        for _ in 0..3 {
-            self.sees("\u{1b}[6n");
-            self.0.send("\u{1b}[1;1R").unwrap();
-            self.0.flush().unwrap();
-        }
     }
 
     #[track_caller]

@@ -24,7 +24,6 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     second.presses_for("in Fren", "in Fren");
     world.model.reply(slow_reply(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
-    second.loses_prompt();
     second.sees_all(&["Count to three", "One."]);
     second.presses_for("ch\r", "1 message waits");
     for terminal in [&mut first, &mut second] {
@@ -39,14 +38,12 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     second.presses_for("half a li", "half a li");
     world.model.reply(says("Four."));
     first.says("And then?");
-    second.loses_prompt();
     second.sees("And then?");
     second.sees_last("Four.");
     second.sees("half a li");
     first.sees_last("Four.");
     world.model.reply(says("Whole."));
     second.presses_last("ne\r", "Whole.");
-    first.loses_prompt();
     first.sees("half a line");
     first.sees_last("Whole.");
     second.leaves();
@@ -59,7 +56,6 @@ async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     let (mut first, mut second) = two_chats(&world).await;
     world.model.reply(says("It hangs now").hang_after_text("hangs"));
     first.says("Go");
-    second.loses_prompt();
     second.sees("Go");
     world.model.wait_until(|counts| counts.requests == 2).await;
     second.presses_last("q", "left; the turn continues");

@@ -232,3 +232,37 @@ async fn unsent_message_returns_to_the_prompt() {
     terminal.presses_last("\r", "Not written.");
     terminal.leaves();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_turn_has_a_status_line_and_the_editor_of_the_prompt() {
+    let world = World::start().await;
+    world.write("desk/my notes.txt", "the cat is out\n");
+    let desk = world.path().join("desk").display().to_string();
+    let mut terminal = Terminal::ready(&world.daemon, &[]);
+    let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three.\n\n", "Four."]).delay_ms(700);
+    world.model.reply(slow).reply(says("Noted."));
+    terminal.says_for("Count", "One.");
+    // The status shows the time of the turn while text streams.
+    terminal.sees(" \u{c2}\u{b7} 0:0");
+    // Alt-Enter breaks the line, Ctrl-W cuts a word, and Tab completes a name instead of queueing the message.
+    terminal.presses_for("wrong first\u{17}\u{1b}\rsecond ", "second");
+    terminal.presses_for(&format!("#{desk}/m\t"), "my notes.txt");
+    terminal.presses("\r");
+    terminal.sees_last("Noted.");
+    let inputs = |world: &World| world.model.requests().last().unwrap().last_user().to_owned();
+    assert!(inputs(&world).contains("wrong \nsecond #"), "{}", inputs(&world));
+
+    // Inputs to a running turn are in the history, also as pasted text.
+    let pasted: String = (0..30).map(|at| format!("line {at}\r")).collect();
+    world.model.reply(says("Pasted.")).reply(says("Again."));
+    terminal.presses_for(&format!("\u{1b}[200~{pasted}\u{1b}[201~"), "[30 lines pasted]");
+    terminal.presses_last("\r", "Pasted.");
+    terminal.presses_for("\u{1b}[A", "[30 lines pasted]");
+    terminal.presses_last("\r", "Again.");
+    assert!(inputs(&world).contains("line 29"), "{}", inputs(&world));
+    terminal.presses_for("\u{12}wrong", "search wrong");
+    terminal.presses_for("\t", "wrong");
+    terminal.control('c');
+    terminal.prompt();
+    terminal.leaves();
+}

@@ -31,6 +31,7 @@ const AGENTCTL: Floors = &[
     &["exit", "terminal"],
     &["failure", "flags"],
     &["daemon", "input", "mentions", "model_name", "mount", "report"],
+    &["composer"],
     &["keyboard"],
     &["project", "session", "turn"],
     &["render"],

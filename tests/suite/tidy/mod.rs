@@ -253,7 +253,7 @@ const CRATE_DEPENDENCIES: [(&str, &[&str]); 29] = [
 ];
 
 /// Libraries whose types must not leave the named crates.
-const CONFINED_LIBRARIES: [(&str, &[&str]); 19] = [
+const CONFINED_LIBRARIES: [(&str, &[&str]); 18] = [
     ("tonic", &["proto", "agentd", "crates/telemetry"]),
     ("prost", &["proto", "agentd", "crates/telemetry"]),
     ("interprocess", &["proto"]),
@@ -272,7 +272,6 @@ const CONFINED_LIBRARIES: [(&str, &[&str]); 19] = [
     ("calamine", &["crates/index"]),
     ("tantivy", &["crates/index"]),
     ("tree-sitter", &["crates/code"]),
-    ("reedline", &["agentctl"]),
 ];
 
 fn dependencies(folder: &str) -> BTreeMap<String, toml::Value> {

@@ -572,12 +572,21 @@ impl Store for MemoryStore {
         let events = events.filter(|event| !state.is_withdrawn(event));
         let hit = |event: &Arc<Event>| {
             let EventKind::ItemCompleted { item, .. } = &event.kind else { return None };
-            let (kind, text) = searchable(item).filter(|(_, text)| query.fits(text))?;
+            let (kind, text) = searchable(item)?;
+            let folded = text.to_lowercase();
+            let occurs = |term: &String| folded.contains(&term.to_lowercase());
+            let is_partial = !query.terms().iter().all(occurs);
+            if is_partial && !query.parts().iter().any(occurs) {
+                return None;
+            }
             let title = state.session(event.session_id)?.summary.title;
             let (excerpt, marks) = query.excerpt(&text);
-            Some(SearchHit { session_id: event.session_id, title, seq: event.seq, at: event.at, kind, excerpt, marks })
+            let (session_id, seq, at) = (event.session_id, event.seq, event.at);
+            Some((is_partial, SearchHit { session_id, title, seq, at, kind, excerpt, marks }))
         };
-        let hits = events.filter_map(hit).take(limit).collect();
+        let mut hits: Vec<(bool, SearchHit)> = events.filter_map(hit).collect();
+        hits.sort_by_key(|(is_partial, _)| *is_partial);
+        let hits = hits.into_iter().map(|(_, hit)| hit).take(limit).collect();
         drop(state);
         ready(Ok(SearchResult { hits, unsearched: 0 }))
     }

@@ -1012,23 +1012,33 @@ async fn messages_are_found_by_text(store: &impl Store) {
     for (query, expected) in [
         ("tax", vec![1]),
         ("drawer", vec![1, 4]),
-        ("Drawer PAPERS", vec![1]),
+        ("Drawer PAPERS", vec![1, 4]),
+        ("Where are the tax papers?", vec![1]),
         ("\"papers are\"", vec![1]),
         ("\"are papers\"", vec![]),
         ("rawe", vec![1, 4]),
         ("nowhere", vec![]),
         ("报告", vec![3]),
         ("税务报告", vec![3]),
+        ("税务报告在哪个抽屉？", vec![3]),
+        ("\"税务抽屉\"", vec![]),
+        ("抽屉 nowhere", vec![3]),
         ("100%", vec![2]),
         ("a_b", vec![2]),
         ("axb", vec![]),
-        ("tax OR nowhere", vec![]),
+        ("tax OR nowhere", vec![1]),
+        ("\"are papers\" tax", vec![1]),
         ("-y", vec![2]),
         ("x", vec![1, 2, 4]),
-        ("tax NEAR( * ^ :", vec![]),
+        ("tax NEAR( * ^ :", vec![1]),
     ] {
         assert_eq!(found(store, query, None).await, expected, "{query:?}");
     }
+    let all = SearchQuery::parse("Drawer PAPERS").unwrap().requiring_all();
+    assert_eq!(store.search(all, None, 10).await.unwrap().hits.len(), 1);
+    // The newer text has only one of the words.
+    let best = store.search(SearchQuery::parse("drawer papers").unwrap(), None, 1).await.unwrap();
+    assert_eq!(best.hits[0].seq, 1);
     let found_there = store.search(SearchQuery::parse("papers").unwrap(), Some(id), 10).await.unwrap();
     assert_eq!(found_there.unsearched, 0);
     let hit = &found_there.hits[0];

@@ -15,6 +15,7 @@ use agentd_core::{
     event::{Event, EventKind},
     folder::Mounts,
     ids::SessionId,
+    routing::Planning,
     session::Mount,
     turn::{MAX_TURN_INSTRUCTIONS, TurnOptions, TurnResult},
     visible,
@@ -29,9 +30,11 @@ use crate::{
     exit::{Exit, Interactivity},
     failure::Failure,
     flags::Global,
+    input::Prompt,
     mentions::{self, Bundle, MentionSource},
     mount::ProjectChoice,
     render::jsonl::{self, TurnNotes},
+    repl::prepared,
     session::SessionTarget,
     terminal::{note, note_lines, sanitize::clean_line},
     turn::Renderer,
@@ -96,6 +99,26 @@ fn read_instructions(text: &str) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!("could not read the instructions in {path}: {error}")).hint("name a text file")
     })
+}
+
+/// Replaces a command at the start of the prompt by its text, as the chat does. Returns the planning that it requires.
+///
+/// # Errors
+/// Fails if the command is invalid, unknown, or one that only the chat has.
+pub(super) async fn expand_command(
+    prompt: Option<&mut Prompt>,
+    typed: &mut Option<String>,
+    daemon: &Daemon,
+    target: &SessionTarget,
+) -> Result<Option<Planning>, Failure> {
+    let (Some(prompt), Some(line)) = (prompt, typed.as_mut().filter(|line| line.starts_with('/'))) else {
+        return Ok(None);
+    };
+    let project = target.current_mounts(daemon).await.project;
+    let Some(input) = prepared::input_for_run(&daemon.client, project.as_ref(), line).await? else { return Ok(None) };
+    prompt.replace_typed(&input.text, input.typed_bytes);
+    *line = input.words().to_owned();
+    Ok(input.plans.then_some(Planning::Always))
 }
 
 /// Collects the files mentioned on the command line, and reports files that are not attached.

@@ -2,10 +2,9 @@
 
 use agentd_core::model::Slot;
 use agentd_models::Wire;
-use secrecy::SecretString;
 use serde::{Deserialize as _, de::IntoDeserializer as _};
 
-use super::{MIN_WINDOW, SlotLayer, url_in};
+use super::{MIN_WINDOW, SlotKey, SlotLayer, url_in};
 use crate::config::{ConfigError, ErrorLocation, Sources};
 
 pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
@@ -24,7 +23,7 @@ pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
     Ok(SlotLayer {
         base_url: text("base_url").map(|url| url_in(variable(slot, "base_url"), &url)).transpose()?,
         wire: non_empty("wire").map(wire).transpose()?,
-        api_key: text("api_key").map(SecretString::from),
+        api_key: text("api_key").map(|key| SlotKey::of(sources, variable(slot, "api_key"), &key)),
         id: text("id"),
         context_window: non_empty("context_window").map(window).transpose()?,
         ..SlotLayer::default()

@@ -348,8 +348,8 @@ impl<'a> Answer<'a> {
             }
             ModelChunk::Discarded => Box::pin(self.discard()).await?,
             ModelChunk::Remark(remark) => self.remarks.push(remark),
-            ModelChunk::Retry { attempt, delay_ms, reason } => {
-                let message = format!("attempt {attempt} of the model call starts in {delay_ms} ms: {reason}");
+            ModelChunk::Retry { attempt, attempts, delay_ms, reason } => {
+                let message = retry_message(attempt, attempts, delay_ms, &reason);
                 self.recorder.warn("model_retry", message).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,
@@ -416,5 +416,30 @@ impl<'a> Answer<'a> {
         let origin = ItemOrigin { model: self.model.info().origin(), fields: fields.unwrap_or_default() };
         self.done.push(self.recorder.complete(id, body, status, Some(origin), Vec::new()).await?);
         Ok(None)
+    }
+}
+
+/// Returns the announcement of another attempt, for the user.
+fn retry_message(attempt: u32, attempts: Option<u32>, delay_ms: u64, reason: &str) -> String {
+    let delay = match delay_ms {
+        0 => String::new(),
+        1..1_000 => format!(" in {delay_ms} ms"),
+        _ => format!(" in {} s", delay_ms.div_ceil(1_000)),
+    };
+    let count = attempts.map(|attempts| format!(" ({attempt} of {attempts})")).unwrap_or_default();
+    format!("retrying{delay}{count}: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_announced_with_delay_and_count() {
+        let check = |attempts, delay_ms, text: &str| assert_eq!(retry_message(2, attempts, delay_ms, "busy"), text);
+        check(Some(4), 5_001, "retrying in 6 s (2 of 4): busy");
+        check(Some(4), 730, "retrying in 730 ms (2 of 4): busy");
+        check(None, 1_000, "retrying in 1 s: busy");
+        check(None, 0, "retrying: busy");
     }
 }

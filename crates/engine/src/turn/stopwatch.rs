@@ -204,7 +204,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn first_content_chunk_ends_the_time_to_first_token() {
         let timed = [
-            (10, ModelChunk::Retry { attempt: 1, delay_ms: 5, reason: "busy".to_owned() }),
+            (10, ModelChunk::Retry { attempt: 1, attempts: None, delay_ms: 5, reason: "busy".to_owned() }),
             (0, ModelChunk::Text(String::new())),
             (20, ModelChunk::Reasoning("well".to_owned())),
             (30, ModelChunk::Text("yes".to_owned())),

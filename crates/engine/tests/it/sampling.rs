@@ -154,7 +154,7 @@ fn counted(prompt_tokens: u64) -> ModelChunk {
 }
 
 fn retry() -> ModelChunk {
-    ModelChunk::Retry { attempt: 2, delay_ms: 0, reason: "busy".to_owned() }
+    ModelChunk::Retry { attempt: 2, attempts: Some(4), delay_ms: 0, reason: "busy".to_owned() }
 }
 
 /// Returns tokens, cost, calls and unpriced calls.

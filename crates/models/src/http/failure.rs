@@ -183,10 +183,12 @@ impl Failure {
         match cause {
             // An invalid key is never retried.
             Cause::Key if status == 403 && retry_time.is_some() => Self::exhausted(target, details, retry_time),
-            Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
+            Cause::Key => Self::new(ErrorKind::Auth, message).hint(&target.key_hint()),
             Cause::Exhausted => Self::exhausted(target, details, retry_time),
             Cause::Rate | Cause::Minute => {
-                let message = format!("the model at {target} is rate limited: {details}");
+                let is_quota = cause == Cause::Rate && error.names_quota();
+                let problem = if is_quota { "is over its quota" } else { "is rate limited" };
+                let message = format!("the model at {target} {problem}: {details}");
                 let retry = match retry_after(headers).or(error.wait).or_else(|| limit_reset(headers)) {
                     wait if cause == Cause::Minute => RetryCondition::Limited { wait, once },
                     Some(wait) => RetryCondition::After(wait),
@@ -197,6 +199,7 @@ impl Failure {
                         "a single request exceeds the provider's token limit per minute: use another model, or a plan with a \
                          higher limit"
                     }
+                    false if is_quota => "wait, raise the quota in the provider's console, or use another model",
                     false => "wait a moment, or send fewer requests",
                 })
             }
@@ -364,10 +367,11 @@ mod tests {
         check(429, error, ErrorKind::QuotaExceeded);
         let details = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]);
         let error = json!({"message": "You exceeded your current quota.", "details": details});
-        assert_eq!(
-            check(429, error, ErrorKind::RateLimited).retry,
-            RetryCondition::After(Duration::from_millis(34_500))
-        );
+        let failure = check(429, error, ErrorKind::RateLimited);
+        assert_eq!(failure.retry, RetryCondition::After(Duration::from_millis(34_500)));
+        assert!(failure.error.to_string().contains("is over its quota: "), "{}", failure.error);
+        let failure = check(429, says("You are out of credits"), ErrorKind::RateLimited);
+        assert!(!failure.error.to_string().contains("rate limited"), "{}", failure.error);
         check(403, json!({"message": "no access to model x", "code": "model_not_found"}), ErrorKind::Rejected);
         // A gateway includes the provider's error in its own.
         let raw = r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;

@@ -35,6 +35,8 @@ const MAX_IMMEDIATE: u32 = 2;
 /// Retry state of one call.
 pub(crate) struct Retries {
     waits: Box<dyn Iterator<Item = Duration> + Send>,
+    /// Number of waits left.
+    left: u32,
     first: Duration,
     max_wait: Duration,
     attempt: u32,
@@ -74,8 +76,17 @@ impl Retries {
             .with_max_times(usize::try_from(retries).unwrap_or(usize::MAX))
             .with_jitter()
             .build();
-        let waits = Box::new(waits);
-        Self { waits, first, max_wait, attempt: 1, immediate: 0, waited_for_limit: false, has_fallback, loading: None }
+        Self {
+            waits: Box::new(waits),
+            left: if has_fallback { retries.min(1) } else { retries },
+            first,
+            max_wait,
+            attempt: 1,
+            immediate: 0,
+            waited_for_limit: false,
+            has_fallback,
+            loading: None,
+        }
     }
 
     /// Returns the next attempt after this failure, or the failure if there is none.
@@ -109,9 +120,10 @@ impl Retries {
             return Err(failure.hint(&hint));
         }
         let Some(backoff) = self.waits.next() else { return Err(failure) };
+        self.left = self.left.saturating_sub(1);
         // Jitter prevents clients with the same requested wait from returning all at once.
         let wait = requested.map_or(backoff * factor, |requested| requested.saturating_add(backoff / 10)).min(max_wait);
-        Ok(self.announce(wait, failure.error.to_string()))
+        Ok(self.announce(wait, failure.error.to_string(), Some(self.left)))
     }
 
     /// Waits for a server that loads its model. Short waits between the attempts avoid an unnecessary delay.
@@ -128,7 +140,7 @@ impl Retries {
             loading.announced = Some(now);
             let minutes = MAX_LOADING_TIME.as_secs() / 60;
             let reason = format!("{}; waiting up to {minutes} minutes", failure.error);
-            return Ok(self.announce(wait, reason));
+            return Ok(self.announce(wait, reason, None));
         }
         self.attempt += 1;
         Ok(Retry { wait, announcement: None })
@@ -136,13 +148,15 @@ impl Retries {
 
     /// Returns an immediate attempt in another form. It does not count as a retry.
     pub(crate) fn at_once(&mut self, reason: String) -> Retry {
-        self.announce(Duration::ZERO, reason)
+        self.announce(Duration::ZERO, reason, None)
     }
 
-    fn announce(&mut self, wait: Duration, reason: String) -> Retry {
+    /// Announces the next attempt, after which `left` more may follow, if they are counted.
+    fn announce(&mut self, wait: Duration, reason: String, left: Option<u32>) -> Retry {
         self.attempt += 1;
         let delay_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        Retry { wait, announcement: Some(ModelChunk::Retry { attempt: self.attempt, delay_ms, reason }) }
+        let (attempt, attempts) = (self.attempt, left.map(|left| self.attempt + left));
+        Retry { wait, announcement: Some(ModelChunk::Retry { attempt, attempts, delay_ms, reason }) }
     }
 }
 
@@ -162,9 +176,11 @@ mod tests {
     #[test]
     fn retry_delays_grow_and_end() {
         let mut retries = retries();
-        for (low, high) in [(500, 1_000), (1_000, 2_000), (2_000, 4_000)] {
+        for (number, low, high) in [(2, 500, 1_000), (3, 1_000, 2_000), (4, 2_000, 4_000)] {
             let retry = retries.after(Failure::cut("cut")).unwrap();
             assert!((low..=high).contains(&retry.wait.as_millis()), "{retry:?}");
+            let Some(ModelChunk::Retry { attempt, attempts, .. }) = retry.announcement else { panic!("{retry:?}") };
+            assert_eq!((attempt, attempts), (number, Some(4)));
         }
         assert_eq!(retries.after(Failure::cut("cut")).unwrap_err().error.kind(), ErrorKind::CutStream);
     }

@@ -51,6 +51,7 @@ pub(crate) struct Target {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
     secrets: Vec<SecretString>,
+    key_source: Option<String>,
     pub(crate) deadlines: Deadlines,
 }
 
@@ -66,6 +67,7 @@ impl Target {
             client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
             headers: headers(config)?,
             secrets,
+            key_source: config.key_source.clone(),
             deadlines: Deadlines::new(config),
             base,
         })
@@ -85,6 +87,14 @@ impl Target {
     pub(crate) fn proxy_note(&self) -> String {
         let route = self.routes.of(self.base.as_str());
         if route.proxy().is_some() { format!(" [{route}]") } else { String::new() }
+    }
+
+    /// Returns a hint for a refused key, which names the place where the key is set.
+    pub(crate) fn key_hint(&self) -> String {
+        match &self.key_source {
+            Some(source) => format!("check the api_key of this model: {source}"),
+            None => "check the api_key of this model: it has none".to_owned(),
+        }
     }
 
     pub(crate) fn host(&self) -> &str {

@@ -91,7 +91,7 @@ impl Outcome {
                 (self.text, self.reasoning) = Default::default();
                 self.discarded += 1;
             }
-            Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
+            Ok(ModelChunk::Retry { attempt, delay_ms, reason, .. }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
                 self.usage = None;
                 self.retries.push((attempt, delay_ms, reason));

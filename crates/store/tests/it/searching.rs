@@ -16,6 +16,61 @@ async fn search(store: &SqliteStore, query: &str) -> SearchResult {
     store.search(SearchQuery::parse(query).unwrap(), None, 5).await.unwrap()
 }
 
+/// Returns the best hits for a query in a store with these texts, each stored in a session of its own.
+async fn ranked(texts: &[&str], query: &str) -> Vec<String> {
+    let (_folder, store) = opened();
+    for text in texts {
+        let mut script = new_session(&store).await;
+        store.append(vec![script.input(text)]).await.unwrap();
+    }
+    search(&store, query).await.hits.into_iter().map(|hit| hit.excerpt).collect()
+}
+
+#[tokio::test]
+async fn texts_with_all_words_come_first_and_common_words_count_little() {
+    const LIMIT: &str = "we raised the retry limit to seven";
+    let long = format!("{LIMIT}, {}", "and then we tidied the garden ".repeat(40));
+    let common: Vec<String> =
+        (0..30).map(|number| format!("where did we change the colour of barn {number}, and why?")).collect();
+    let check = async |more: &[&str], query: &str, expected: &[&str]| {
+        let texts: Vec<&str> = common.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let found = ranked(&texts, query).await;
+        let best: Vec<bool> = found.iter().zip(expected).map(|(excerpt, text)| excerpt.contains(text)).collect();
+        assert_eq!(best, vec![true; expected.len()], "{query:?}: {found:#?}");
+    };
+    check(&[LIMIT], "where did we change the retry limit?", &[LIMIT]).await;
+    check(&["retry, retry, retry", &long], "retry limit", &[LIMIT, "retry, retry, retry"]).await;
+    check(&["the limit of patience", LIMIT], "why the RETRY-less limit?", &["limit of patience"]).await;
+    check(&["现在重试次数是五次", "我们改了名字"], "我们在哪里改了重试次数？", &["现在重试次数是五次"]).await;
+    check(&["税务报告"], "报告 1999", &["税务报告"]).await;
+    check(&[LIMIT], "where did they say \"retry limit\" 'twice' (or not)", &[LIMIT]).await;
+}
+
+#[tokio::test]
+async fn any_query_is_harmless() {
+    let (_folder, store) = opened();
+    let mut script = new_session(&store).await;
+    store.append(vec![script.input("the needle")]).await.unwrap();
+    let long: String = (0..10_000).map(|number| format!("straw{number} ")).collect();
+    let chinese: String = ('\u{4e00}'..='\u{7500}').collect();
+    for query in [
+        "needle\"",
+        "needle OR",
+        "NEAR( needle , 5 )",
+        "needle AND NOT",
+        "text: needle",
+        "needle * ^",
+        "nee\0dle",
+        "%%% needle",
+        "\\ needle _",
+        &format!("needle {long}"),
+        &format!("needle {chinese}"),
+    ] {
+        assert_eq!(search(&store, query).await.hits.len(), 1, "{query:?}");
+    }
+    assert_eq!(SearchQuery::parse("\0 * \" ("), None);
+}
+
 /// Searches until all events are indexed. Each search triggers an update of the index.
 async fn searched(store: &SqliteStore, query: &str) -> SearchResult {
     loop {

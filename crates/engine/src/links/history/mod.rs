@@ -239,7 +239,9 @@ async fn passages(context: &TurnContext, state: &TurnState, hidden: &HiddenItems
 }
 
 async fn search(context: &TurnContext, hidden: &HiddenItems, query: &RecallQuery) -> Vec<Passage> {
-    let Some(search) = SearchQuery::parse(&query.terms.join(" ")) else { return Vec::new() };
+    let Some(search) = SearchQuery::parse(&query.terms.join(" ")).map(SearchQuery::requiring_all) else {
+        return Vec::new();
+    };
     let (store, session) = (&context.ports.store, context.ids.session);
     let Ok(result) = store.search(search, Some(session), MAX_HITS).await else { return Vec::new() };
     let mut scored_passages: Vec<(usize, Passage)> = Vec::new();

@@ -4,6 +4,8 @@
 //! - Binary data is not shown, because no model can read it and some servers reject it. Binary data is data attached to
 //!   an output, or text that is not readable. Such data is stored in session files, and the model gets its type, size
 //!   and path.
+//! - Lines of command output that overwrite themselves, such as progress bars, are shown in their last state, without
+//!   escape sequences ([`progress`]). The original is stored in a session file.
 //! - Command output is reduced to its relevant lines long before it would overflow the window: a model that reads five
 //!   thousand lines of a build log to find one error pays for all lines in every later request. This applies only to
 //!   tools that execute something, since a model needs the full text that it reads or searches for. [`reduce`] selects
@@ -15,6 +17,7 @@
 //! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the
 //! language server.
 
+mod progress;
 mod reduce;
 pub(crate) mod undo;
 
@@ -33,7 +36,7 @@ use agentd_core::{
     language::{Diagnostic, LanguageNews, Patience, SourceFile},
     policy::Confinement,
     session::TodoStatus,
-    tool::{Effect, ToolData, ToolOutput},
+    tool::{Effect, ToolData, ToolDetails, ToolOutput},
 };
 use futures_util::FutureExt as _;
 use serde::de::IgnoredAny;
@@ -78,6 +81,11 @@ impl Link for Results {
             let tool = call.context.tool(&call.call.name);
             let runs_something = tool.is_some_and(|tool| tool.effect == Effect::Execute);
             let mut output = replace_binary(call, next.run(call).await?).await?;
+            // Only commands have streams, and write for a terminal.
+            let is_printed = |details: &ToolDetails| details.stdout.is_some() || details.stderr.is_some();
+            if output.details.as_deref().is_some_and(is_printed) {
+                output = settle_progress(call, output).await;
+            }
             // Every token has at least one byte.
             let is_above = |output: &ToolOutput, limit: u64| output.text.len() as u64 > limit;
             if let Some(limit) = feedback.filter(|limit| runs_something && is_above(&output, *limit))
@@ -86,11 +94,11 @@ impl Link for Results {
                 output = reduce_output(call, output, limit, Arc::clone(patterns)).await;
             }
             if !is_above(&output, large) {
-                return Ok(output);
+                return Ok(with_original(output));
             }
             let (text, fits) = run_blocking_if_long(output.text, move |text| estimate(text) <= large).await;
             let output = ToolOutput { text, ..output };
-            if fits { Ok(output) } else { shortened(call, output, large).await }
+            if fits { Ok(with_original(output)) } else { shortened(call, output, large).await }
         }
         .boxed()
     }
@@ -171,6 +179,37 @@ fn file_name(call: &str, data: &ToolData, number: usize, used: &mut HashSet<Stri
     format!("{call}-{label}.{ending}")
 }
 
+/// Replaces lines that overwrite themselves by their last state, and stores the original. If the original cannot be
+/// stored, the text is not changed, so that nothing is lost.
+async fn settle_progress(call: &Invocation<'_>, mut output: ToolOutput) -> ToolOutput {
+    let (text, settled) = run_blocking_if_long(output.text, progress::settled).await;
+    output.text = text;
+    let Some(settled) = settled else { return output };
+    match store_text(call, &output.text).await {
+        Ok(path) => {
+            output.details.get_or_insert_default().stored = Some(path);
+            output.text = settled;
+        }
+        Err(error) => {
+            tracing::warn!(call = %call.call.call_id, "a result could not be stored and keeps its progress: {error}");
+        }
+    }
+    output
+}
+
+/// Adds a note about the stored original, unless another note names its file.
+fn with_original(mut output: ToolOutput) -> ToolOutput {
+    if let Some(details) = output.details.as_mut()
+        && let (Some(path), None) = (&details.stored, details.own_bytes)
+    {
+        let note =
+            format!("\n[Overwritten lines and escape sequences are left out; the output as written is in {path}.]");
+        details.own_bytes = Some(output.text.len() as u64);
+        output.text.push_str(&note);
+    }
+    output
+}
+
 /// Reduces the text, and stores the original. If the original cannot be stored, the text is not reduced, so that
 /// nothing is lost.
 async fn reduce_output(
@@ -187,7 +226,7 @@ async fn reduce_output(
     .await;
     output.text = text;
     let Some(reduced) = reduced else { return output };
-    match store_text(call, &output.text).await {
+    match store_original(call, &output).await {
         Ok(path) => {
             let shown = format!(
                 "{reduced}\n[Reduced to the relevant lines. The full output has {}; it is in {path}: use read_file \
@@ -221,8 +260,9 @@ fn current_task<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'a str> {
 /// Truncates a text that is too long, and stores the original.
 async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) -> Result<ToolOutput, TurnExit> {
     let is_file = call.context.tool(&call.call.name).is_some_and(|tool| tool.name == READ_FILE);
+    let path = store_original(call, &output).await;
     let details = output.details.get_or_insert_default();
-    let file = match store_text(call, &output.text).await {
+    let file = match path {
         Ok(path) => {
             details.stored = Some(path.clone());
             if is_file { SpillFile::Already } else { SpillFile::At(path) }
@@ -242,7 +282,15 @@ async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) ->
     Ok(output)
 }
 
-/// Stores a full result, and returns the path at which tools find it.
+/// Stores a full result, unless its original is stored already, and returns the path at which tools find it.
+async fn store_original(call: &Invocation<'_>, output: &ToolOutput) -> Result<String, WorkspaceError> {
+    match output.details.as_ref().and_then(|details| details.stored.clone()) {
+        Some(path) => Ok(path),
+        None => store_text(call, &output.text).await,
+    }
+}
+
+/// Stores a full text, and returns the path at which tools find it.
 async fn store_text(call: &Invocation<'_>, text: &str) -> Result<String, WorkspaceError> {
     let (content, ending) = run_blocking_if_long(text.to_owned(), ending).await;
     let name = format!("{}.{ending}", call.call.call_id);

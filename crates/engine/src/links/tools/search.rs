@@ -28,8 +28,8 @@ const MAX_HITS: usize = 30;
 
 pub(crate) struct Search;
 
-/// Searches the earlier messages and results of this session, including those that you no longer see. All words must
-/// match; "quoted words" match as a phrase.
+/// Searches the earlier messages and results of this session, including those that you no longer see. Texts with all words
+/// come first, then texts with some; "quoted words" match as a phrase.
 #[derive(Deserialize, JsonSchema)]
 struct SearchArguments {
     /// A few words, as originally written.

@@ -178,6 +178,11 @@ impl ServerError {
         status == 413 || self.plain.contains(TOO_LARGE)
     }
 
+    /// Returns true if the message names a quota or money, not a rate.
+    pub(super) fn names_quota(&self) -> bool {
+        ["quota", "credit", "balance"].iter().any(|word| self.plain.contains(word))
+    }
+
     /// Status of an error within an answer, if it names one.
     pub(super) fn status(&self) -> Option<u16> {
         let named = || STATUSES.iter().find(|(part, _)| self.codes.contains(part)).map(|(_, status)| *status);

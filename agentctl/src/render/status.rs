@@ -1,14 +1,17 @@
-//! The status line above the prompt: where commands work, on what, how free they are, and what that has cost.
+//! The status line of a chat: mode, folder, branch, model and cost of the session, and how far the running turn is.
 
 use std::{
     fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use agentd_core::{
     folder::AddedFolder,
-    session::{Mount, SessionMode},
+    session::{Mount, SessionMode, SessionSettings},
+    usage::Usage,
 };
 
 use crate::terminal::{
@@ -21,7 +24,10 @@ const BRANCH: usize = 24;
 /// Bytes of `.git/HEAD` that are read.
 const HEAD_BYTES: u64 = 4096;
 
-/// State of a conversation, as its status line tells it.
+/// Status that the prompt and the renderer of turns share.
+pub(crate) type SharedStatus = Arc<Mutex<ChatStatus>>;
+
+/// State of a conversation, as shown in its status line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChatStatus {
     /// The folder in view.
@@ -41,12 +47,49 @@ pub(crate) struct ChatStatus {
     pub(crate) fullness: Option<u64>,
     /// Money that the session has cost, in millionths of a US dollar, where prices are known.
     pub(crate) cost: Option<u64>,
+    /// Tokens that fit into the model's window, if known.
+    pub(crate) window: Option<u64>,
+    /// The running turn.
+    pub(crate) turn: Option<TurnProgress>,
+}
+
+/// Progress of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TurnProgress {
+    begun: Instant,
+    /// Number of the last step whose model call is complete; 0 before the first one.
+    step: u32,
+    /// Money in millionths of a US dollar, where prices are known.
+    cost: Option<u64>,
 }
 
 impl ChatStatus {
     /// Chooses the next mode.
     pub(crate) fn choose_next_mode(&mut self) {
         self.chosen = Some(self.chosen.unwrap_or(self.mode).following());
+    }
+
+    /// Shows a turn from now on.
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn = Some(TurnProgress { begun: Instant::now(), step: 0, cost: None });
+    }
+
+    /// Counts a model call of the turn. `total` is the usage of the turn so far.
+    pub(crate) fn count_call(&mut self, step: u32, call: &Usage, total: &Usage) {
+        if let Some(turn) = &mut self.turn {
+            (turn.step, turn.cost) = (step, total.cost_microusd);
+        }
+        let used = call.prompt_tokens.saturating_add(call.completion_tokens);
+        if let Some(window) = self.window.filter(|window| *window > 0 && used > 0) {
+            self.fullness = Some(used.saturating_mul(100) / window);
+        }
+    }
+
+    /// Shows changed settings of the session.
+    pub(crate) fn change_settings(&mut self, settings: &SessionSettings) {
+        self.mode = settings.mode;
+        self.folder.clone_from(&settings.project);
+        self.added.clone_from(&settings.folders);
     }
 
     /// The title of the window.
@@ -73,10 +116,22 @@ impl ChatStatus {
         // Text of the repository, which is not to look like parts of ours.
         parts.extend(self.branch.as_ref().map(|branch| clip(&branch.replace('·', "."), BRANCH)));
         parts.push(self.model.clone());
+        parts.extend(self.turn.map(|turn| clock(turn.begun.elapsed().as_secs())));
+        parts.extend(self.turn.filter(|turn| turn.step > 0).map(|turn| format!("step {}", turn.step)));
         parts.extend(self.fullness.filter(|percent| *percent > 0).map(|percent| format!("{percent}% of the window")));
-        parts.extend(self.cost.map(dollars));
+        let turn_cost = self.turn.and_then(|turn| turn.cost).filter(|cost| *cost > 0);
+        let cost = self.cost.into_iter().chain(turn_cost).reduce(u64::saturating_add);
+        parts.extend(cost.map(dollars));
         parts.retain(|part| !part.is_empty());
         clip(&parts.join(" · "), columns)
+    }
+}
+
+/// Formats seconds as minutes and seconds, or as hours, minutes and seconds.
+fn clock(seconds: u64) -> String {
+    match seconds / 3600 {
+        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
     }
 }
 
@@ -139,6 +194,13 @@ mod tests {
         status.branch = Some("main · gpt-5 · ask · and more of that".to_owned());
         assert!(status.line(200).contains(" · main . gpt-5 . ask . an… · gpt-5 · "), "{}", status.line(200));
         assert_eq!(status.title(true), "● agentd: app");
+        status.window = Some(1000);
+        status.begin_turn();
+        let usage =
+            Usage { prompt_tokens: 300, completion_tokens: 10, cost_microusd: Some(80_000), ..Usage::default() };
+        status.count_call(3, &usage, &usage);
+        assert!(status.line(200).ends_with(" · 0:00 · step 3 · 31% of the window · $0.1200"), "{}", status.line(200));
+        assert_eq!((clock(133).as_str(), clock(3_725).as_str()), ("2:13", "1:02:05"));
         assert!(narrow.chars().count() <= 20 && narrow.starts_with("accept-edits · poet"), "{narrow}");
     }
 
