@@ -1,4 +1,4 @@
-//! What a renderer for people shows, by the command that uses it.
+//! Options of the renderer for people: each command sets the ones that it needs.
 
 use std::io::Write;
 
