@@ -5,7 +5,7 @@ use super::*;
 async fn server() -> ModelServer {
     let server = ModelServer::start().await;
     server.lists([json!({"id": "first"}), json!({"id": "second"})]);
-    server.default_reply(Reply::text("Here I am."));
+    server.default_reply(says("Here I am."));
     server
 }
 

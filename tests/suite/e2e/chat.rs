@@ -26,7 +26,7 @@ async fn chat_answers_prompts_and_slash_commands() {
     world.write("notes with blanks.txt", "the walrus is called Paul\n");
     terminal.hears("/upload ~/notes with blanks.txt", "uploaded as uploads/notes with blanks.txt");
     terminal.hears("/upload /no/such/file", "could not read the file /no/such/file");
-    world.model.reply(Reply::text("I see it."));
+    world.model.reply(says("I see it."));
     terminal.hears("What is new?", "I see it.");
     has_all(&world.model.requests().last().unwrap().body["messages"].to_string(), &["uploads/notes with blanks.txt"]);
     terminal.says_for("quit", "this chat: 3 turns");
@@ -46,11 +46,11 @@ async fn reopened_chat_shows_the_last_turns() {
         let args = [&["run", input, "--output", "json", "--on-interrupt", "approve"], more].concat();
         world.ok(args).await.session()
     };
-    let session = run("First of all", Reply::text("Answer one."), &[]).await;
+    let session = run("First of all", says("Answer one."), &[]).await;
     let options = ["--session", session.as_str()];
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "printf 'un%s\\n' seen; exit 3"})));
-    run("Second thing", Reply::text("Answer two."), &options).await;
-    run("Third thing", Reply::text("Answer three."), &options).await;
+    run("Second thing", says("Answer two."), &options).await;
+    run("Third thing", says("Answer three."), &options).await;
     let mut terminal = Terminal::open(&world.daemon, &options);
     let shown = terminal.prompt();
     let mut rest = shown.as_str();
@@ -185,7 +185,7 @@ async fn chat_stores_a_rule_and_refuses_a_denied_edit() {
     let listed = terminal.prompt();
     assert!(listed.contains("permanent") && listed.contains("run_bash_command: [in /] touch b"), "{listed:?}");
 
-    world.model.reply(run("touch c")).reply(Reply::text("Then not."));
+    world.model.reply(run("touch c")).reply(says("Then not."));
     terminal.says_for("One more", "y yes");
     terminal.presses_for("e", "command:");
     // Ctrl-U erases the line.
@@ -206,7 +206,7 @@ async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     terminal.control('c');
     terminal.sees_last("cancel");
     world.model.wait_until(|counts| counts.dropped == 1).await;
-    world.model.reply(Reply::text("Better now."));
+    world.model.reply(says("Better now."));
     terminal.hears("And now?", "Better now.");
     terminal.leaves();
 }
@@ -216,7 +216,7 @@ async fn question_answered_elsewhere_leaves_the_chat() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
-    world.model.reply(write).reply(Reply::text("It is written."));
+    world.model.reply(write).reply(says("It is written."));
     terminal.says_for("Write it", "y yes");
     let waiting = world.json(["interrupts"]).await;
     world.ok(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await;
@@ -229,7 +229,7 @@ async fn question_answered_elsewhere_leaves_the_chat() {
 async fn reopened_chat_shows_the_pending_question() {
     let world = World::start().await;
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
-    world.model.reply(write).reply(Reply::text("It is written."));
+    world.model.reply(write).reply(says("It is written."));
     let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     drop(running);
@@ -291,7 +291,7 @@ async fn file_mention_is_completed_and_attached() {
     world.write("desk/.secret", "hunter2\n");
     let desk = world.path().join("desk").display().to_string();
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    world.model.reply(Reply::text("It is out."));
+    world.model.reply(says("It is out."));
     terminal.presses(&format!("Where is it? #{desk}/\t"));
     // Hidden files are not offered, so there is only one match.
     terminal.answers("my notes.txt", "\r");

@@ -176,11 +176,11 @@ async fn chat_shows_todos_diff_and_cost_and_copies_answers() {
         "edit_file",
         json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"}),
     ));
-    world.model.reply(Reply::text("Edited. Plant now?"));
+    world.model.reply(says("Edited. Plant now?"));
     let run = ["run", "Edit it", "-C", &view, "--on-interrupt", "approve", "--output", "json"];
     let session = world.ok(run).await.session();
     world.model.reply(Reply::tool_call("write_file", json!({"path": "/project/b.txt", "content": "made\n"})));
-    world.model.reply(Reply::text("The *last* answer?"));
+    world.model.reply(says("The *last* answer?"));
     world.ok(["run", "And another", "--session", &session, "--on-interrupt", "approve"]).await;
 
     let mut terminal = Terminal::ready(&world.daemon, &["--session", &session]);

@@ -114,7 +114,7 @@ async fn killed_client_approves_nothing() {
 async fn detached_run_continues_with_its_interrupt_policy() {
     let world = World::start().await;
     let steps: Vec<(&[&str], Reply)> = vec![(&["done"], run("touch outputs/a; echo done"))];
-    script_steps(&world.model, steps, Reply::text("It is done."));
+    script_steps(&world.model, steps, says("It is done."));
     let output = world.ok(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await;
     let session: SessionId = output.stdout.trim().parse().unwrap();
     output.says(&["agentctl attach"]);
@@ -238,7 +238,7 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     let history = fs::read_to_string(world.data().join("history")).unwrap();
     assert!(history.contains("Go on!\n"), "an input is in the history as soon as it is sent: {history:?}");
     let time = Reply::tool_call("current_time", json!({}));
-    world.model.reply(time).reply(Reply::text("It is late."));
+    world.model.reply(time).reply(says("It is late."));
     let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
         // The last message has the same marker as the prompt, so the test recognises the prompt by the start of

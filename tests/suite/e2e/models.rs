@@ -105,7 +105,7 @@ async fn server_without_a_model_list_leaves_only_the_slots() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     let world = world().await;
-    world.model.default_reply(Reply::text("Here I am."));
+    world.model.default_reply(says("Here I am."));
     // The first lookup may take longer than a greeting waits for the result.
     world.ok(["models", "--available"]).await;
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);

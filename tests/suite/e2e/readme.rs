@@ -131,7 +131,7 @@ async fn every_readme_command_works() {
             Reply::tool_call("write_file", json!({"path": "/project/written.txt", "content": "x\n"}))
         }
         (text, "") => Reply::text(format!("You said: {text}")),
-        _ => Reply::text("It is written."),
+        _ => says("It is written."),
     });
     let mut session = String::new();
     for (line, trial) in LINES {
@@ -200,7 +200,7 @@ async fn readme_picture_matches_the_real_screen() {
         .model
         .reply(Reply::tool_call("read_file", json!({"path": "/project/greet.py"})))
         .reply(Reply::tool_call("edit_file", edit))
-        .reply(Reply::text("Done: without a name, greet.py now greets a stranger."));
+        .reply(says("Done: without a name, greet.py now greets a stranger."));
     let setting = format!("stty rows {ROWS} cols {COLUMNS} && ");
     let line = in_folder(&reader.folder(), "agentctl chat -C .:rw");
     let mut screen = Screen::new(Terminal::around(&reader.home, &format!("{setting}{line}"), &[]));

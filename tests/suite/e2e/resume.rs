@@ -77,7 +77,7 @@ async fn session_is_found_in_the_list_by_its_text() {
     let runs =
         [("Paint the barn", "The retry limit is now seven."), ("Mend the roof", "Mended."), ("Sail away", "Sailed.")];
     for (prompt, answer) in runs {
-        world.model.reply(Reply::text(answer));
+        world.model.reply(says(answer));
         world.ok(["run", prompt]).await;
     }
     world.model.default_reply(Reply::text("Seven."));
@@ -132,7 +132,7 @@ async fn waiting_session_is_marked_in_a_new_chat_and_in_lists() {
 async fn resumed_session_summarises_what_ended_meanwhile() {
     let mut world = World::start().await;
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
-    world.model.reply(write).reply(Reply::text("It is written."));
+    world.model.reply(write).reply(says("It is written."));
     let args = ["run", "Write it", "--on-interrupt", "approve", "--output", "json"];
     let session = world.ok(args).await.session();
     let options = ["--session", session.as_str()];

@@ -24,7 +24,7 @@ async fn approval_can_show_the_complete_call() {
     let long: String = (1..=900).map(|number| format!("line {number}\n")).collect::<String>() + "rm -rf ~/hidden\n";
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.sh", "content": long}));
     let heredoc = format!("cat > outputs/b.sh <<'END'\n{long}END");
-    world.model.reply(write.clone()).reply(Reply::text("Then not."));
+    world.model.reply(write.clone()).reply(says("Then not."));
     let (running, interrupt) = waiting(&world).await;
     assert!(interrupt["preview"].as_str().unwrap().ends_with("+line 900\n+rm -rf ~/hidden\n"));
     let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
@@ -42,7 +42,7 @@ async fn approval_can_show_the_complete_call() {
 
     let body = (1..=5_000).map(|number| format!("{number} ")).collect::<String>() + "and a tail";
     let post = json!({"url": "http://127.0.0.1:9/", "method": "POST", "body": body});
-    world.model.reply(Reply::tool_call("http_fetch", post)).reply(Reply::text("Not sent."));
+    world.model.reply(Reply::tool_call("http_fetch", post)).reply(says("Not sent."));
     let (running, interrupt) = waiting(&world).await;
     let shown = world.ok(["interrupts", id(&interrupt)]).await.stdout;
     assert!(shown.contains(&format!("          {body}\n")), "{}", shown.len());
@@ -52,7 +52,7 @@ async fn approval_can_show_the_complete_call() {
     // In the chat, the question counts the lines that do not fit, and `v` shows them.
     world.daemon.set("PAGER", "cat");
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    world.model.reply(write).reply(Reply::text("It is written."));
+    world.model.reply(write).reply(says("It is written."));
     terminal.says("Write it");
     let question = terminal.sees("view all");
     let counted = question.split_once(" more lines").unwrap().0.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap();
@@ -73,7 +73,7 @@ async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     world.daemon.set("EDITOR", format!("cp '{}'", edited.display()));
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let command = Reply::tool_call("run_bash_command", json!({"command": "touch outputs/of-the-model"}));
-    world.model.reply(command.clone()).reply(Reply::text("It is done."));
+    world.model.reply(command.clone()).reply(says("It is done."));
     terminal.says_for("Do it", "edit");
     terminal.presses("e");
     let again = terminal.sees("this would run now");
@@ -91,7 +91,7 @@ async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
     // `answer` in another client shows the same text. With `--preview`, only the text is shown.
-    world.model.reply(command).reply(Reply::text("It is done."));
+    world.model.reply(command).reply(says("It is done."));
     let (running, interrupt) = waiting(&world).await;
     let edit = ["edit", "--args", r#"{"command": "echo again\u001b[2J > outputs/b"}"#];
     let answer = |more: &'static [&'static str]| {
@@ -200,10 +200,10 @@ async fn output_contains_no_terminal_escapes_in_any_format() {
             command.env("TERM", term);
             Running::spawn(command).output(Vec::new()).await.exits(0)
         };
-        world.model.reply(Reply::text(prompt));
+        world.model.reply(says(prompt));
         assert_eq!(run("text").await.stdout, "Hi\tthere,\n漢字 <U+202E>friend.\n", "{term}");
         for output in ["json", "stream-json"] {
-            world.model.reply(Reply::text(prompt));
+            world.model.reply(says(prompt));
             let output = run(output).await;
             assert!(!output.stdout.contains(is_hidden), "{:?}", output.stdout);
             assert_eq!(output.json_lines().pop().unwrap()["text"], prompt);
@@ -231,7 +231,7 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     world
         .model
         .reply(Reply::tool_call("run_bash_command", json!({ "command": lines })))
-        .reply(Reply::text("It failed."));
+        .reply(says("It failed."));
     terminal.says_for("Test it", "y yes");
     terminal.presses("y");
     terminal.sees_all(&["exit 1", "FAILED test_one", "note 1999"]);
@@ -264,7 +264,7 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
 
     let answer = format!("First.\n\n{}", "And this is what came of it, in many words. ".repeat(10));
     world.model.reply(Reply::tool_call("delegate_task", json!({"task": "Look"})));
-    world.model.reply(Reply::text(answer)).reply(Reply::text("Found."));
+    world.model.reply(says(&answer)).reply(Reply::text("Found."));
     terminal.hears("Look", "Found.");
     let output = paged(&world, &mut terminal, "/show").await;
     assert!(output.contains("result:\nFirst.\n\nAnd this") && !output.contains("{\""), "{output}");
