@@ -28,9 +28,9 @@ use crate::{
     arguments,
     builtin::{
         Builtin, TOOLS,
-        call::{Call, ShownRenames, ToolServices, ToolboxConfig, defect},
+        call::{Call, ShownRenames, ToolLimit, ToolServices, ToolboxConfig, defect},
         documents::Passwords,
-        run_bash_command::{self, DEFAULT_SECONDS, LIMIT, SECONDS},
+        run_bash_command,
     },
 };
 
@@ -59,14 +59,16 @@ impl BuiltinToolbox {
     pub fn limit_warnings(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
         let mut notes = Vec::new();
         for (tool, numbers) in limits {
+            let limit = TOOLS.iter().find(|known| known.name == tool).and_then(|known| known.limit);
             for (name, number) in numbers {
-                if tool != run_bash_command::NAME || name != LIMIT {
-                    notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`"));
-                } else if !SECONDS.contains(number) {
-                    notes.push(format!(
-                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; using the default of {DEFAULT_SECONDS}",
-                        SECONDS.end()
-                    ));
+                match limit.filter(|limit| limit.name == name) {
+                    None => notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`")),
+                    Some(ToolLimit { range, default, .. }) if !range.contains(number) => notes.push(format!(
+                        "tools.yaml: `{name}` of `{tool}` is {number}, not {} to {}; using the default of {default}",
+                        range.start(),
+                        range.end()
+                    )),
+                    Some(_) => {}
                 }
             }
         }

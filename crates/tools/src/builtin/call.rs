@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -107,6 +108,23 @@ pub(crate) struct Call<'a> {
     pub(crate) call: &'a ToolCall,
 }
 
+/// Limit of a tool, set under `limits` in `tools.yaml`.
+#[derive(Debug)]
+pub(crate) struct ToolLimit {
+    pub(crate) name: &'static str,
+    pub(crate) range: RangeInclusive<u64>,
+    /// Value if the limit is unset or out of range.
+    pub(crate) default: u64,
+}
+
+impl ToolLimit {
+    /// Returns the value that applies to a tool.
+    pub(crate) fn of(&self, tool: &str, config: &ToolboxConfig) -> u64 {
+        let set = config.tool_limits.get(tool).and_then(|limits| limits.get(self.name)).copied();
+        set.filter(|number| self.range.contains(number)).unwrap_or(self.default)
+    }
+}
+
 /// Function that returns the files that a call changes, according to its arguments.
 pub(crate) type PathsOf<A> = fn(&Jail, &A) -> Result<Vec<ToolPath>, Failure>;
 
@@ -116,6 +134,8 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
     const NAME: &'static str;
     /// Paths of the files that a call changes, for tools that only change the files named in their arguments.
     const PATHS: Option<PathsOf<Self>> = None;
+    /// Limit that users can set.
+    const LIMIT: Option<&'static ToolLimit> = None;
 
     /// Returns the tool specification for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {

@@ -10,7 +10,7 @@ use agentd_workspace::{failure::Failure, jail::Jail, path::ToolPath};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::Value;
 
-use self::call::{Call, Tool, ToolboxConfig};
+use self::call::{Call, Tool, ToolLimit, ToolboxConfig};
 use crate::arguments;
 
 mod apply_patch;
@@ -63,6 +63,7 @@ type ToolFuture<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 /// Tool with the type of its arguments erased.
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
+    pub(crate) limit: Option<&'static ToolLimit>,
     /// Returns the tool specification for models.
     pub(crate) spec: fn(&ToolRow, &ToolboxConfig) -> ToolSpec,
     /// Runs a call. The value is the schema of its arguments.
@@ -77,6 +78,7 @@ impl Builtin {
     const fn of<A: Tool + 'static>() -> Self {
         Self {
             name: A::NAME,
+            limit: A::LIMIT,
             spec: A::spec,
             run: |call, schema| match arguments::parse::<A>(A::NAME, &call.call.arguments, schema) {
                 Ok(args) => args.run(call).boxed(),

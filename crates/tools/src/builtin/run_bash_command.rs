@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    ops::RangeInclusive,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
@@ -37,7 +36,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Call, Tool, ToolboxConfig};
+use super::call::{Call, Tool, ToolLimit, ToolboxConfig};
 
 /// Maximum length of a command in bytes. The kernel rejects arguments above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
@@ -45,18 +44,12 @@ const MAX_COMMAND: usize = 100 * 1024;
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
 
-/// Name of the limit under `limits` in `tools.yaml`: the maximum time that a command may request, in seconds.
-pub(crate) const LIMIT: &str = "max_seconds";
-/// Valid values for `LIMIT`.
-pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
-/// Maximum time if the limit is unset or invalid, in seconds.
-pub(crate) const DEFAULT_SECONDS: u64 = 600;
+/// Maximum time that a command may request, in seconds.
+static MAX_SECONDS: ToolLimit = ToolLimit { name: "max_seconds", range: 1..=86_400, default: 600 };
 
 /// Returns the maximum time of a command, which is at least the default command timeout.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
-    let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
-    let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(DEFAULT_SECONDS);
-    Duration::from_secs(seconds).max(config.command_timeout)
+    Duration::from_secs(MAX_SECONDS.of(NAME, config)).max(config.command_timeout)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -71,6 +64,7 @@ pub(crate) struct Args {
 
 impl Tool for Args {
     const NAME: &'static str = NAME;
+    const LIMIT: Option<&'static ToolLimit> = Some(&MAX_SECONDS);
 
     fn spec(row: &ToolRow, config: &ToolboxConfig) -> ToolSpec {
         let (usual, longest) = (config.command_timeout.as_secs(), longest(config).as_secs());
