@@ -8,7 +8,7 @@ use agentd_core::{
 };
 use agentd_proto::client::Client;
 
-use crate::{failure::Failure, terminal::sanitize::clean_line};
+use crate::{failure::Failure, terminal::clean_line};
 
 /// Maximum number of ids shown for an ambiguous name.
 const MAX_SHOWN: usize = 5;

@@ -11,7 +11,7 @@ use agentd_core::{
     session::{Mount, SessionSettings},
 };
 
-use crate::{failure::Failure, terminal::sanitize::clean_line};
+use crate::{failure::Failure, terminal::clean_line};
 
 /// A folder to mount, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use agentd_proto::client::Client;
 use crate::{
     failure::Failure,
     report::{self, count},
-    terminal::sanitize::clean_line,
+    terminal::clean_line,
 };
 
 /// Loads the report on a project. Returns `None` if it has no such folder or the daemon does not report it.

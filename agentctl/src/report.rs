@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     exit::Exit,
     failure::Failure,
-    terminal::{look::TerminalStyle, paint::fold},
+    terminal::{TerminalStyle, fold},
 };
 
 /// Prints a value as JSON, for `--json`. Control and invisible characters are escaped.

@@ -28,7 +28,7 @@ use crate::{
     project,
     repl::own_commands,
     session::Upload,
-    terminal::sanitize::clean_line,
+    terminal::clean_line,
 };
 
 /// A part of an input.

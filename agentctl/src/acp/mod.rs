@@ -48,6 +48,7 @@ use self::{
 use crate::{
     exit::Exit,
     flags::Global,
+    terminal::note,
     turn::{AtEnd, Signals},
 };
 
@@ -64,9 +65,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Fails if signal handlers cannot be installed.
 pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
-        crate::terminal::note(
-            "waiting for an editor on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
-        );
+        note("waiting for an editor on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)");
     }
     let shutdown = CancellationToken::new();
     let (peer, lines) = Peer::new();

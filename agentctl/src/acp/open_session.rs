@@ -38,7 +38,7 @@ use crate::{
     daemon::{self, Daemon},
     mount, project,
     report::short_id,
-    terminal::sanitize::clean_line,
+    terminal::clean_line,
 };
 
 /// The only authentication method: agentd has no accounts.

@@ -26,8 +26,7 @@ use super::{
     updates::{self, Limits, Updates},
 };
 use crate::{
-    daemon::Daemon, failure::Failure, report::short_id, session::Upload, terminal::sanitize::clean_line,
-    turn::SocketLine,
+    daemon::Daemon, failure::Failure, report::short_id, session::Upload, terminal::clean_line, turn::SocketLine,
 };
 
 /// Runs a prompt to its end, or until the editor disconnects.

@@ -40,7 +40,7 @@ use super::{
 use crate::{
     render::{asking, diff::Room},
     report::{self, short_id},
-    terminal::sanitize::clean_line,
+    terminal::clean_line,
 };
 
 /// Answer from the editor; `None` if the user postponed it.

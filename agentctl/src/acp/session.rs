@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{message::lock, updates::Updates};
-use crate::{daemon::Daemon, terminal::sanitize::clean_line, turn::SocketLine};
+use crate::{daemon::Daemon, terminal::clean_line, turn::SocketLine};
 
 /// A session that was created, loaded or resumed on this connection.
 #[derive(Debug)]

@@ -21,10 +21,7 @@ use crate::{
     mentions::typed_path,
     project,
     report::{self, FactSheet, Table},
-    terminal::{
-        note_lines,
-        sanitize::{clean, clean_line},
-    },
+    terminal::{clean, clean_line, note_lines},
 };
 
 /// Examples for the help of `agents`.

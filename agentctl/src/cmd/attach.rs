@@ -36,11 +36,7 @@ use crate::{
     },
     report::{self, short_id},
     session::{SessionChoice, SessionTarget, TurnChoice},
-    terminal::{
-        attention::Attention,
-        is_attended,
-        look::{self, TerminalStyle},
-    },
+    terminal::{TerminalStyle, attention::Attention, is_attended, look, note},
     turn::{
         self, Arrival, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, Line as _, NonInteractive, Renderer, Signals,
         SocketLine,
@@ -93,7 +89,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         None => match running(&daemon).await? {
             Some(session) => session.to_string(),
             None => {
-                crate::terminal::note("no turn is running");
+                note("no turn is running");
                 return Ok(Exit::Done);
             }
         },
@@ -105,7 +101,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         _ => view.session.summary.last_seq,
     };
     if view.live_turn.is_none() && args.after.is_none() {
-        crate::terminal::note("no turn is running in this session");
+        note("no turn is running in this session");
         return Ok(Exit::Done);
     }
     // The turn belongs to another client, so it continues when this client leaves.
@@ -248,7 +244,7 @@ fn as_postponed(failure: Failure) -> Failure {
 
 /// Reports that the turn waits for an answer.
 fn report_question(interrupt: &Interrupt) {
-    crate::terminal::note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
+    note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
 }
 
 /// Returns the number of the first event of the last turn. Returns `None` if no turn has run.
@@ -315,9 +311,8 @@ impl ChatArgs {
 /// Runs the command `agentctl chat`.
 pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     if args.plain && !look::is_plain() {
-        return Err(Failure::usage(format!("could not restart for --plain: {}", look::become_plain()))
-            .hint("use TERM=dumb agentctl chat")
-            .into());
+        let hint = "use TERM=dumb agentctl chat";
+        anyhow::bail!(Failure::usage(format!("could not restart for --plain: {}", look::become_plain())).hint(hint));
     }
     let chooses = args.choose.as_ref().is_some_and(String::is_empty);
     if chooses && !args.words.is_empty() {

@@ -20,11 +20,7 @@ use crate::{
     flags::{Choice, Global, one_of},
     render::tool_line,
     report::{self, Table},
-    terminal::{
-        look::TerminalStyle,
-        paint::{BAD, GOOD, STRONG, duration, paint},
-        sanitize::clean_line,
-    },
+    terminal::{BAD, GOOD, STRONG, TerminalStyle, clean_line, duration, paint},
 };
 
 /// The arguments of `audit`.

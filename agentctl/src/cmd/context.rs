@@ -25,7 +25,7 @@ use crate::{
     },
     render::{context::percent, window},
     report, session,
-    terminal::{ask, is_attended, look::TerminalStyle},
+    terminal::{TerminalStyle, ask, is_attended},
     turn::{AtEnd, Signals},
 };
 
@@ -172,9 +172,8 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let view = daemon.client.session(&id.to_string()).await?;
     if view.live_turn.is_some() {
-        return Err(Failure::usage("a turn of the session is open")
-            .hint("wait for its end, answer its question, or cancel it")
-            .into());
+        let hint = "wait for its end, answer its question, or cancel it";
+        anyhow::bail!(Failure::usage("a turn of the session is open").hint(hint));
     }
     let rewind_point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
     let turn = rewind_point.turn(view.session.summary.turns)?;
@@ -184,7 +183,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let changes = preview.as_ref().is_some_and(|report| !report.files.is_empty());
     if args.preview {
         let Some(report) = preview else {
-            return Err(Failure::usage("--preview shows only changes to files").hint("leave out --talk").into());
+            anyhow::bail!(Failure::usage("--preview shows only changes to files").hint("leave out --talk"));
         };
         report::show(global.json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));

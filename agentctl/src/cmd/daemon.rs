@@ -24,7 +24,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report::{self, FactSheet, Table, count, span},
-    terminal::{note, note_lines, sanitize::clean_line},
+    terminal::{clean_line, note, note_lines},
 };
 
 /// Time for the daemon to exit after its own deadline.
@@ -279,9 +279,8 @@ pub(crate) struct ReloadArgs {}
 /// Runs the command `agentctl reload`.
 pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
-        return Err(Failure::unreachable("no daemon is running")
-            .hint("the daemon reads the configuration when it starts")
-            .into());
+        let hint = "the daemon reads the configuration when it starts";
+        anyhow::bail!(Failure::unreachable("no daemon is running").hint(hint));
     };
     let reloaded = daemon.client.reload().await?;
     let output = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });

@@ -22,13 +22,7 @@ use crate::{
     render::spinner::Spinner,
     report::{self, Table},
     session::{self, Upload},
-    terminal::{
-        ask, is_attended,
-        look::TerminalStyle,
-        note, note_lines,
-        paint::{CODE, QUIET, STRONG, paint},
-        sanitize::{clean, clean_line},
-    },
+    terminal::{CODE, QUIET, STRONG, TerminalStyle, ask, clean, clean_line, is_attended, note, note_lines, paint},
 };
 
 /// Examples for the help of `docs`.
@@ -195,9 +189,8 @@ async fn read_unlocked(daemon: &Daemon, session: SessionId, path: &str, range: P
             return Ok(reading);
         }
         if !is_attended() {
-            return Err(Failure::usage(format!("{name} requires a password"))
-                .hint("run this in a terminal to enter the password")
-                .into());
+            let hint = "run this in a terminal to enter the password";
+            anyhow::bail!(Failure::usage(format!("{name} requires a password")).hint(hint));
         }
         if tried > 0 {
             note("wrong password");

@@ -35,11 +35,7 @@ use crate::{
     input::SilenceNotice,
     render::type_first,
     report,
-    terminal::{
-        ask, is_attended, note,
-        paint::{money, number},
-        sanitize::{clean, clean_line},
-    },
+    terminal::{ask, clean, clean_line, is_attended, money, note, number},
 };
 
 /// The arguments of `sessions export`.
@@ -118,9 +114,8 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
     };
     let Some(output) = &args.output else {
         if args.format == Format::Archive && io::stdout().is_terminal() {
-            return Err(Failure::usage("refusing to write a binary archive to a terminal")
-                .hint("write it to a file with -o FILE, or choose another --format")
-                .into());
+            let hint = "write it to a file with -o FILE, or choose another --format";
+            anyhow::bail!(Failure::usage("refusing to write a binary archive to a terminal").hint(hint));
         }
         let mut out = io::BufWriter::new(io::stdout());
         let content = write(stream, args.format, &mut out).await?;

@@ -18,7 +18,7 @@ use crate::{
     input::SilenceNotice,
     ops::each_piece,
     report::{self, Table},
-    terminal::sanitize,
+    terminal::{note, sanitize},
 };
 
 /// Examples for the help of `files`.
@@ -104,7 +104,7 @@ fn table(listing: &FileListing) -> anyhow::Result<()> {
     });
     Table::of(["PATH", "SIZE", "CHANGED"], rows).print("the folder is empty")?;
     if listing.cut {
-        crate::terminal::note("some entries are left out: there are too many, or their names cannot be shown");
+        note("some entries are left out: there are too many, or their names cannot be shown");
     }
     Ok(())
 }
@@ -122,9 +122,8 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
     })
     .await?;
     let Ok(text) = String::from_utf8(content) else {
-        return Err(Failure::usage(format!("refusing to write the binary file {path} to a terminal"))
-            .hint("write it to a file with -o FILE")
-            .into());
+        let hint = "write it to a file with -o FILE";
+        anyhow::bail!(Failure::usage(format!("refusing to write the binary file {path} to a terminal")).hint(hint));
     };
     let mut out = io::stdout().lock();
     out.write_all(sanitize::clean(&text).as_bytes())?;
@@ -155,9 +154,8 @@ async fn upload(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>,
             daemon.client.write_file(session, path, content).await?
         }
         None if io::stdin().is_terminal() => {
-            return Err(Failure::usage("no content to write")
-                .hint("name a FILE, or pass the content on standard input")
-                .into());
+            let hint = "name a FILE, or pass the content on standard input";
+            anyhow::bail!(Failure::usage("no content to write").hint(hint));
         }
         None => {
             let _notice = SilenceNotice::watch("the content");

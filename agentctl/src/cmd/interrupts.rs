@@ -25,7 +25,7 @@ use crate::{
         diff::{self, Room},
     },
     report::{self, FactSheet, Table, short_id},
-    terminal::{ask, look::TerminalStyle},
+    terminal::{TerminalStyle, ask, note},
 };
 
 /// The arguments of `interrupts`.
@@ -178,9 +178,8 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     };
     check_position(&args, &answer, interrupt)?;
     if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
-        return Err(Failure::usage(format!("invalid answer: {misfit}"))
-            .hint("see what is asked with `agentctl interrupts`")
-            .into());
+        let hint = "see what is asked with `agentctl interrupts`";
+        anyhow::bail!(Failure::usage(format!("invalid answer: {misfit}")).hint(hint));
     }
     if let Answer::Edit { args: edited } = &answer {
         if let Ask::Approval { tool, args, risk, preview, .. } = daemon.client.foresee(id, edited).await? {
@@ -200,10 +199,10 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     daemon.client.answer(id, &answer, daemon::CLIENT).await?;
     if let Some(interrupt) = interrupt {
         if let Some((rules, scope)) = answer.kept(&interrupt.ask) {
-            crate::terminal::note(&asking::kept(scope, rules));
+            note(&asking::kept(scope, rules));
         }
         let session = short_id(interrupt.session_id);
-        crate::terminal::note(&format!("answered; the turn continues (follow it with `agentctl attach {session}`)"));
+        note(&format!("answered; the turn continues (follow it with `agentctl attach {session}`)"));
     }
     Ok(Exit::Done)
 }

@@ -34,7 +34,7 @@ use crate::{
     flags::Global,
     project,
     report::{self, Table},
-    terminal::{note, note_lines, sanitize::clean_line},
+    terminal::{clean_line, note, note_lines},
 };
 
 /// Examples for the help of `mcp`.

@@ -11,10 +11,7 @@ use crate::{
     exit::Exit,
     flags::Global,
     report::{self, Table},
-    terminal::{
-        paint::number,
-        sanitize::{clean, clean_line},
-    },
+    terminal::{clean, clean_line, note, number},
     turn,
 };
 
@@ -85,7 +82,7 @@ fn available(models: &[ListedModel]) -> anyhow::Result<()> {
     });
     Table::of(["MODEL", "CONTEXT"], rows).print("no models")?;
     if models.len() == MAX_LISTED_MODELS {
-        crate::terminal::note(&format!("the first {MAX_LISTED_MODELS}; select others by id: --model =ID"));
+        note(&format!("the first {MAX_LISTED_MODELS}; select others by id: --model =ID"));
     }
     Ok(())
 }
@@ -94,7 +91,7 @@ fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
     let model = &slot.model;
     let address = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
     let other = slot.falls_back_to.map_or_else(String::new, |other| format!(" (as {other})"));
-    crate::terminal::note(&format!("{}{other}: {}{address}", slot.slot, clean_line(&model.id)));
+    note(&format!("{}{other}: {}{address}", slot.slot, clean_line(&model.id)));
     let rows =
         model.figures.iter().map(|figure| [&figure.name, &figure.source, &figure.value].map(|text| clean_line(text)));
     Table::with_long_end(["PROPERTY", "FROM", "VALUE"], rows).print("no known properties")
@@ -116,7 +113,7 @@ fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
     });
     Table::of(["SLOT", "MODEL", "WIRE", "CONTEXT", "FROM", "TOOLS", "WHERE"], rows).print("no slots")?;
     if slots.iter().any(|slot| slot.model.embedded) {
-        crate::terminal::note(&turn::builtin_notice(daemon));
+        note(&turn::builtin_notice(daemon));
     }
     Ok(())
 }
@@ -145,7 +142,7 @@ pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
     let plan = |plan: ModelTestPlan| {
         let ModelTestPlan { model, requests, tokens } = plan;
         let (model, tokens) = (clean_line(&model), number(tokens));
-        crate::terminal::note(&format!("testing {model}: at most {requests} requests, about {tokens} tokens"));
+        note(&format!("testing {model}: at most {requests} requests, about {tokens} tokens"));
     };
     // A failed write does not end the test, because the exit code also reports the result.
     let show = |check: &ModelCheck| drop((!global.json).then(|| report::lines(check_lines(check, 15))));

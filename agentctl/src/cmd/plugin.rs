@@ -26,7 +26,7 @@ use crate::{
     flags::Global,
     project::{self, absolute},
     report::{self, FactSheet, Table},
-    terminal::{ask, is_attended, note, note_lines, sanitize::clean_line},
+    terminal::{ask, clean_line, is_attended, note, note_lines},
 };
 
 /// Examples for the help of `plugin`.
@@ -164,9 +164,8 @@ async fn ask_consent(
     }
     if !consent.yes {
         if !is_attended() {
-            return Err(Failure::usage(format!("nothing was added: {} needs your consent", title(found)))
-                .hint("run it in a terminal, or add --yes")
-                .into());
+            let hint = "run it in a terminal, or add --yes";
+            anyhow::bail!(Failure::usage(format!("nothing was added: {} needs your consent", title(found))).hint(hint));
         }
         let verb = if found.state == PluginState::New { "Add" } else { "Use" };
         if !ask::confirm(&format!("{verb} {} as shown? [y/N] ", title(found)))? {

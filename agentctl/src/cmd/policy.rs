@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report::{self, FactSheet, Table},
-    terminal::sanitize::clean_line,
+    terminal::clean_line,
 };
 
 /// Examples for the help of `policy`.

@@ -23,7 +23,7 @@ use crate::{
     flags::Global,
     project::{about, absolute, change, parts},
     report::{self, FactSheet},
-    terminal::{note, sanitize::clean_line},
+    terminal::{clean_line, note},
 };
 
 /// Examples for the help of `project`.
@@ -77,9 +77,8 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
             if found.trust == ProjectTrust::Empty {
                 let folder_text = clean_line(&folder);
                 let nothing = format!("there is nothing to trust in {folder_text}/{PROJECT_FOLDER}");
-                return Err(Failure::new(ErrorKind::NotFound, nothing)
-                    .hint("agentctl project show lists its contents and problems")
-                    .into());
+                let hint = "agentctl project show lists its contents and problems";
+                anyhow::bail!(Failure::new(ErrorKind::NotFound, nothing).hint(hint));
             }
             // Without `--hash`, trust exactly the state that was just loaded.
             let hash = hash.unwrap_or_else(|| found.hash.clone());

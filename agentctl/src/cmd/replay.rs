@@ -28,7 +28,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report,
-    terminal::sanitize::clean,
+    terminal::{clean, note},
 };
 
 /// Maximum bytes of a recording that the daemon reads.
@@ -128,7 +128,7 @@ pub(crate) struct RecordArgs {
 /// Runs the command `agentctl sessions record`.
 pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> anyhow::Result<Exit> {
     if let Some(path) = args.output.as_ref().filter(|path| !args.force && path.exists()) {
-        return Err(Failure::usage(format!("{} already exists", path.display())).hint("--force replaces it").into());
+        anyhow::bail!(Failure::usage(format!("{} already exists", path.display())).hint("--force replaces it"));
     }
     let id = daemon.client.find_session(&args.session).await?.to_string();
     let text = daemon.client.record(&id).await?;
@@ -194,7 +194,7 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     let (live, cases): (Vec<_>, Vec<_>) =
         case::find(&args.folder, &args.names)?.into_iter().partition(|case| case.is_live() && !args.live);
     for case in &live {
-        crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
+        note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
     }
     // All tests are checked first: if one of them exceeds its permissions, none is run.
     let play_request: Vec<PlayRequest> =

@@ -36,7 +36,7 @@ use crate::{
     render::{Human, Jsonl, jsonl::TurnNotes},
     report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
-    terminal::{is_attended, note, sanitize::clean_line},
+    terminal::{clean_line, is_attended, note},
     turn::{AtEnd, BuiltinNotice, Renderer, Signals, SocketLine},
 };
 

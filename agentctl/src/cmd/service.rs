@@ -23,6 +23,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report,
+    terminal::note,
 };
 
 /// Time limit for an idle daemon to exit.
@@ -96,9 +97,8 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
     let location = DaemonLocation::of(global)?;
     let program = daemon::program()?;
     if is_in_cache(&program) {
-        return Err(Failure::usage(format!("{} is in a cache, and may be deleted", program.display()))
-            .hint("install the programs permanently: uv tool install agentctl, or pipx install agentctl")
-            .into());
+        let hint = "install the programs permanently: uv tool install agentctl, or pipx install agentctl";
+        anyhow::bail!(Failure::usage(format!("{} is in a cache, and may be deleted", program.display())).hint(hint));
     }
     let units = units::render(&program, location.named(), &units::environment_file()?)?;
     let folder = units::folder()?;
@@ -114,11 +114,11 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
         let is_new = unit.write(&folder)?;
         changed.extend(is_new.then_some(unit.name));
         let verb = if is_new { "wrote" } else { "unchanged:" };
-        crate::terminal::note(&format!("{verb} {}", folder.join(unit.name).display()));
+        note(&format!("{verb} {}", folder.join(unit.name).display()));
     }
     let keys = if args.keys { units::write_keys()? } else { Vec::new() };
     if args.keys {
-        crate::terminal::note(&match keys.is_empty() {
+        note(&match keys.is_empty() {
             true => "no API key is set in this shell".to_owned(),
             false => format!("{} now in {}", keys.join(", "), units::environment_file()?.display()),
         });
@@ -141,7 +141,7 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
 
 fn note_logout() {
     if let Some((note, hint)) = lingering_note() {
-        crate::terminal::note(&format!("{note}; {hint}"));
+        note(&format!("{note}; {hint}"));
     }
 }
 
@@ -160,7 +160,7 @@ fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
     } else if changed.contains(&units::SERVICE) && runs {
         control(&["restart", units::SERVICE])?;
     } else if has_new_keys && runs {
-        crate::terminal::note("the running daemon uses the keys after: agentctl service restart");
+        note("the running daemon uses the keys after: agentctl service restart");
     }
     control(&["enable", "--now", units::SOCKET])
 }
@@ -190,7 +190,7 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
             .hint("agentctl stop; then install again")
             .into());
     }
-    crate::terminal::note("stopped the daemon that ran without the service; pending questions stay open");
+    note("stopped the daemon that ran without the service; pending questions stay open");
     Ok(())
 }
 
@@ -210,7 +210,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
             let names: Vec<&str> = present.iter().map(|unit| unit.name).collect();
             control(&[&["disable", "--now"][..], &names].concat())?;
         }
-        Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
+        Err(error) if force => note(&format!("only the files are removed: {error}")),
         // The service may be running, and would continue without unit files.
         Err(error) => return Err(error.clone().hint("--force removes only the files").into()),
     }
@@ -252,7 +252,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
             _ => format!("unit     {name}: {}", state.description()),
         }))?;
         if let Err(error) = &manager {
-            crate::terminal::note(&error.to_string());
+            note(&error.to_string());
         }
         note_logout();
         Ok(())
@@ -262,9 +262,8 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
 fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
     if !check_manager().and_then(|()| has_unit(units::SERVICE)).unwrap_or_default() {
         let log = daemon::log_file()?;
-        return Err(Failure::usage("no service is installed")
-            .hint(format!("a daemon that agentctl started logs to {}", display(&log)))
-            .into());
+        let hint = format!("a daemon that agentctl started logs to {}", display(&log));
+        anyhow::bail!(Failure::usage("no service is installed").hint(hint));
     }
     show_log(units::SERVICE, follow, lines)
 }
@@ -272,7 +271,7 @@ fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
 fn restart(global: &Global) -> anyhow::Result<Exit> {
     check_manager()?;
     if !has_unit(units::SERVICE)? {
-        return Err(Failure::usage("no service is installed").hint("agentctl service install").into());
+        anyhow::bail!(Failure::usage("no service is installed").hint("agentctl service install"));
     }
     control(&["restart", units::SERVICE])?;
     report::note(global.json, &json!({ "restarted": true }), "restarted")

@@ -27,13 +27,7 @@ use crate::{
     mount::folder_name,
     project,
     report::{self, Table},
-    terminal::{
-        ask,
-        look::TerminalStyle,
-        note, note_lines,
-        paint::{QUIET, STRONG, paint},
-        sanitize::clean,
-    },
+    terminal::{QUIET, STRONG, TerminalStyle, ask, clean, note, note_lines, paint},
 };
 
 /// Number of sessions among which short ids must be unique.
@@ -193,9 +187,8 @@ pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyho
 fn confirmed(preview: &PruneReport) -> anyhow::Result<bool> {
     let (sessions, bytes) = (report::count(preview.count, "session"), report::bytes(preview.bytes));
     if !io::stdin().is_terminal() {
-        return Err(Failure::usage(format!("cannot ask whether to delete {sessions}: no terminal"))
-            .hint("add --yes to confirm, or --dry-run to see which")
-            .into());
+        let hint = "add --yes to confirm, or --dry-run to see which";
+        anyhow::bail!(Failure::usage(format!("cannot ask whether to delete {sessions}: no terminal")).hint(hint));
     }
     print_sessions(preview)?;
     Ok(ask::confirm(&format!("delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] "))?)

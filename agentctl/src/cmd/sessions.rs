@@ -17,11 +17,7 @@ use crate::{
     ops, project,
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, FactSheet},
-    terminal::{
-        ask, note_lines,
-        paint::{money, number},
-        sanitize::clean_line,
-    },
+    terminal::{ask, clean_line, money, note, note_lines, number},
 };
 
 /// Columns for the result of a tool call.
@@ -269,12 +265,11 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
     let id = summary.id.to_string();
     if yes && is_position(session, &id) {
         let short = report::short_id(&id);
-        return Err(Failure::usage("--yes requires an id or a title: the list may have changed since")
-            .hint(format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title)))
-            .into());
+        let hint = format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title));
+        anyhow::bail!(Failure::usage("--yes requires an id or a title: the list may have changed since").hint(hint));
     }
     if !yes && !confirmed(&id, &summary.title)? {
-        crate::terminal::note("nothing was deleted");
+        note("nothing was deleted");
         return Ok(Exit::Cancelled);
     }
     daemon.client.delete_session(&id).await?;
@@ -290,9 +285,8 @@ fn is_position(name: &str, id: &str) -> bool {
 
 fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::usage("cannot ask whether to delete the session: no terminal")
-            .hint("add --yes to confirm")
-            .into());
+        let hint = "add --yes to confirm";
+        anyhow::bail!(Failure::usage("cannot ask whether to delete the session: no terminal").hint(hint));
     }
     let (id, title) = (report::short_id(id), visible::line(title));
     Ok(ask::confirm(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
@@ -352,9 +346,9 @@ async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exi
     report::show(json, &output, || {
         report::lines([summary.id])?;
         let copied = report::count(files.files, "file");
-        crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
+        note(&format!("forked from session {from} after turn {turn}, with {copied}"));
         if files.left_out > 0 {
-            crate::terminal::note(&format!("not copied: {} (links, special files, or too large)", files.left_out));
+            note(&format!("not copied: {} (links, special files, or too large)", files.left_out));
         }
         earlier.iter().for_each(report_earlier);
         Ok(())
@@ -363,13 +357,10 @@ async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exi
 
 fn report_earlier(earlier: &EarlierFiles) {
     let EarlierFiles { restored, shared, folder, left } = earlier;
-    crate::terminal::note(&format!("restored to that turn: {}", report::count(*restored, "file")));
+    note(&format!("restored to that turn: {}", report::count(*restored, "file")));
     if *shared > 0 {
         let files = report::count(*shared, "file");
-        crate::terminal::note(&format!(
-            "the project is unchanged; {files} of it as of that turn: {}/",
-            clean_line(folder)
-        ));
+        note(&format!("the project is unchanged; {files} of it as of that turn: {}/", clean_line(folder)));
     }
     note_lines(left.iter().map(|file| format!("not restored: {file}")));
 }

@@ -30,7 +30,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     report, session,
-    terminal::look::TerminalStyle,
+    terminal::TerminalStyle,
 };
 
 /// The arguments of `trace`.

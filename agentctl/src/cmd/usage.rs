@@ -17,11 +17,7 @@ use crate::{
     exit::Exit,
     flags::{Choice, Global, one_of},
     report::{self, Table},
-    terminal::{
-        self,
-        paint::{self, money, number},
-        sanitize::clean_line,
-    },
+    terminal::{clean_line, money, note, number, paint},
 };
 
 /// The arguments of `usage`.
@@ -111,13 +107,13 @@ fn print(report: &UsageReport) -> anyhow::Result<()> {
         Some(since) if since != report.until => format!("{since} to {}", report.until),
         _ => report.until.to_string(),
     };
-    terminal::note(&format!("{days}, days in {}", report.time_zone));
+    note(&format!("{days}, days in {}", report.time_zone));
     if report.left_out > 0 {
-        terminal::note(&format!("{} more are included only in the total", number(report.left_out)));
+        note(&format!("{} more are included only in the total", number(report.left_out)));
     }
     if report.total.unpriced_calls > 0 {
         let calls = report::count(report.total.unpriced_calls, "call");
-        terminal::note(&format!(
+        note(&format!(
             "the price of {calls} is unknown and not in the total; set prices of the model in models.yaml for future calls"
         ));
     }

@@ -23,13 +23,7 @@ use crate::{
         context::{percent, short},
     },
     report,
-    terminal::{
-        self,
-        attention::Attention,
-        look::TerminalStyle,
-        paint::{QUIET, WARN, paint},
-        sanitize::clean_line,
-    },
+    terminal::{QUIET, TerminalStyle, WARN, attention::Attention, clean_line, note, paint},
     turn::{self, NonInteractive, Renderer, Signals, SocketLine},
 };
 
@@ -84,7 +78,7 @@ impl CompactOutcome {
         match &self.report {
             Some(report) => report::lines(lines(report, look.out_color))?,
             None if self.result.stop_reason == StopReason::Completed => report::lines([clean_line(&self.result.text)])?,
-            None => closing::lines(&self.result, 0, look).iter().for_each(|line| terminal::note(line)),
+            None => closing::lines(&self.result, 0, look).iter().for_each(|line| note(line)),
         }
         Ok(())
     }

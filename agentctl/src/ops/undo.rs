@@ -13,10 +13,7 @@ use crate::{
     exit::Exit,
     render::diff::{self, Room},
     report,
-    terminal::{
-        look::TerminalStyle,
-        paint::{BAD, GOOD, QUIET, STRONG, paint},
-    },
+    terminal::{BAD, GOOD, QUIET, STRONG, TerminalStyle, note, paint},
 };
 
 /// Limit for the diff of a file that was left unchanged. Previews are shown completely.
@@ -69,7 +66,7 @@ fn short_lines(report: &UndoReport, color: bool) -> Vec<String> {
 /// Like `print`, but on standard error, for commands that use standard output for something else.
 pub(crate) fn print_stderr(report: &UndoReport) {
     for line in lines(report, Some(Room::WITHOUT_END), TerminalStyle::detect().err_color) {
-        crate::terminal::note(&line);
+        note(&line);
     }
 }
 

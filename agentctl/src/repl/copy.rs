@@ -18,9 +18,8 @@ impl Chat {
     pub(super) async fn copy(&mut self, nth: usize) -> anyhow::Result<Exit> {
         let id = self.session()?;
         if !self.present || !TerminalStyle::detect().err_terminal {
-            return Err(Failure::usage("this terminal has no clipboard that programs can write")
-                .hint(format!("agentctl sessions show {id} --json has every answer"))
-                .into());
+            let hint = format!("agentctl sessions show {id} --json has every answer");
+            anyhow::bail!(Failure::usage("this terminal has no clipboard that programs can write").hint(hint));
         }
         let items = self.daemon.client.items(&id.to_string(), 0, LOOKED_AT).await?;
         let answers: Vec<&str> = items
@@ -39,7 +38,7 @@ impl Chat {
         if answer.len() > attention::MAX_CLIPBOARD_BYTES {
             let (bytes, most) = (number(answer.len() as u64), number(attention::MAX_CLIPBOARD_BYTES as u64));
             let message = format!("the answer has {bytes} bytes, and terminals take at most {most}");
-            return Err(Failure::usage(message).hint(format!("agentctl sessions show {id} --json has it")).into());
+            anyhow::bail!(Failure::usage(message).hint(format!("agentctl sessions show {id} --json has it")));
         }
         attention::copy(&answer)?;
         let lines = count(answer.lines().count() as u64, "line");

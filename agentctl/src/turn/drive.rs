@@ -30,7 +30,7 @@ use crate::{
     failure::Failure,
     keyboard::{Key, Keyboard, TypeAhead, typed::STILLNESS},
     report::short_id,
-    terminal::{attention::Attention, sanitize::clean_line},
+    terminal::{attention::Attention, clean_line},
 };
 
 /// Maximum number of queued events while the user answers a question. Above this limit, text deltas are dropped; the

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::entry::{Entry, Secrets};
 use crate::{
     failure::Failure,
-    terminal::{ask, is_attended, sanitize::clean_line},
+    terminal::{ask, clean_line, is_attended, note},
 };
 
 /// Servers found in a file.
@@ -315,7 +315,7 @@ impl Input {
             if let Some((_, value)) = selected.or_else(|| ask::numbered(&input, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
-            crate::terminal::note(&clean_line(&format!("`{input}` is not one of the choices")));
+            note(&clean_line(&format!("`{input}` is not one of the choices")));
         }
     }
 

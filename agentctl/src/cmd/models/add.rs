@@ -18,7 +18,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     input::SilenceNotice,
-    terminal::{ask, is_attended, sanitize::clean_line},
+    terminal::{ask, clean_line, is_attended, note},
 };
 
 /// Wire protocol of OpenAI, which few other servers support.
@@ -83,9 +83,8 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
             replaces = matches!(input.trim(), "y" | "Y" | "yes");
         }
         if !replaces {
-            return Err(Failure::usage(format!("{} already sets {}", own.path.display(), args.slot))
-                .hint("--replace replaces it; --slot names another slot")
-                .into());
+            let hint = "--replace replaces it; --slot names another slot";
+            anyhow::bail!(Failure::usage(format!("{} already sets {}", own.path.display(), args.slot)).hint(hint));
         }
     }
     let Some(key) = key(chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
@@ -105,11 +104,11 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         own.restore()?;
         // The daemon already runs with the restored content, so a failed reload changes nothing.
         let _ = daemon.client.reload().await;
-        crate::terminal::note("nothing was changed");
+        note("nothing was changed");
         return Err(error);
     }
     own.remove_backup();
-    crate::terminal::note(&format!("{} is now {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
+    note(&format!("{} is now {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
     if args.no_test {
         return Ok(Exit::Done);
     }
@@ -139,14 +138,13 @@ async fn apply_and_check(
     let slots = daemon.client.models().await?;
     let in_force = slots.iter().find(|info| info.slot == args.slot).and_then(|info| info.model.base_url.clone());
     if in_force.as_deref().and_then(origin) != origin(&entry.base_url) {
-        return Err(Failure::usage("the daemon uses another model in this slot than models.yaml")
-            .hint("MODEL_* variables of the daemon's environment override the file: start it without them")
-            .into());
+        let hint = "MODEL_* variables of the daemon's environment override the file: start it without them";
+        anyhow::bail!(Failure::usage("the daemon uses another model in this slot than models.yaml").hint(hint));
     }
     if entry.id.is_none() {
         let listed = daemon.client.listed_models(args.slot).await.inspect_err(|_| {
             if key.is_some() {
-                crate::terminal::note("check the key; with --id MODEL the list is not requested");
+                note("check the key; with --id MODEL the list is not requested");
             }
         })?;
         entry.id = Some(pick(&listed, suggested, present)?);
@@ -175,7 +173,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         return Ok(Some(&CUSTOM));
     }
     if !present {
-        return Err(Failure::usage("missing provider").hint("agentctl models add anthropic; --help lists them").into());
+        anyhow::bail!(Failure::usage("missing provider").hint("agentctl models add anthropic; --help lists them"));
     }
     let found = local_servers::listening().await;
     let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
@@ -186,16 +184,16 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
             None => format!("found at {}", provider.base_url),
             Some(_) => provider.base_url.to_owned(),
         };
-        crate::terminal::note(&format!("{:>3}  {:<14} {address}", at + 1, provider.title));
+        note(&format!("{:>3}  {:<14} {address}", at + 1, provider.title));
     }
     if found.is_empty() {
-        crate::terminal::note("     (no Ollama, llama.cpp, LM Studio or vLLM listens on its usual port here)");
+        note("     (no Ollama, llama.cpp, LM Studio or vLLM listens on its usual port here)");
     }
     loop {
         let Some(input) = ask::line("number or name: ")? else { return Ok(None) };
         match ask::numbered(&input, &offered).copied().or_else(|| named(&input)) {
             Some(provider) => return Ok(Some(provider)),
-            None => crate::terminal::note(&clean_line(&format!("`{input}` is not one of the choices"))),
+            None => note(&clean_line(&format!("`{input}` is not one of the choices"))),
         }
     }
 }
@@ -226,17 +224,17 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
 /// Chooses one of the listed models.
 fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyhow::Result<String> {
     let Some(first) = listed.first() else {
-        return Err(Failure::usage("the server lists no models").hint("load one there, or name it with --id").into());
+        anyhow::bail!(Failure::usage("the server lists no models").hint("load one there, or name it with --id"));
     };
     let suggested = suggested.filter(|id| listed.iter().any(|model| model.id == *id)).unwrap_or(&first.id);
     if !present || listed.len() == 1 {
         return Ok(suggested.to_owned());
     }
     for (at, model) in listed.iter().take(MAX_SHOWN).enumerate() {
-        crate::terminal::note(&format!("{:>3}  {}", at + 1, clean_line(&model.id)));
+        note(&format!("{:>3}  {}", at + 1, clean_line(&model.id)));
     }
     if listed.len() > MAX_SHOWN {
-        crate::terminal::note(&format!("     … and {} more", listed.len() - MAX_SHOWN));
+        note(&format!("     … and {} more", listed.len() - MAX_SHOWN));
     }
     loop {
         let Some(input) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
@@ -247,7 +245,7 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
         match named {
             _ if input.is_empty() => return Ok(suggested.to_owned()),
             Some(model) => return Ok(model.id.clone()),
-            None => crate::terminal::note(&clean_line(&format!("the server does not list `{input}`"))),
+            None => note(&clean_line(&format!("the server does not list `{input}`"))),
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::{
     render::jsonl::{self, TurnNotes},
     repl::prepared,
     session::SessionTarget,
-    terminal::{note, note_lines, sanitize::clean_line},
+    terminal::{clean_line, note, note_lines},
     turn::Renderer,
 };
 

@@ -18,11 +18,7 @@ use crate::{
     render::diff::{Room, preview},
     repl::pager,
     report::{self, Table},
-    terminal::{
-        self,
-        look::TerminalStyle,
-        paint::{GOOD, QUIET, STRONG, duration, number, paint},
-    },
+    terminal::{GOOD, QUIET, STRONG, TerminalStyle, duration, note, number, paint},
 };
 
 /// Logged requests of a session.
@@ -38,7 +34,7 @@ impl LoggedRequests<'_> {
     /// Lists the requests, one per row.
     pub(super) async fn list(&self) -> anyhow::Result<Exit> {
         let StoredExchanges { exchanges, remarks } = self.all().await?;
-        remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
+        remarks.iter().for_each(|remark| note(&visible::line(remark)));
         let output = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
         report::show(self.json, &output, || {
             let rows = exchanges.iter().map(|exchange| row(exchange, self.session));
@@ -64,7 +60,7 @@ impl LoggedRequests<'_> {
             report::json(&output)?;
             return Ok(Exit::Done);
         }
-        remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
+        remarks.iter().for_each(|remark| note(&visible::line(remark)));
         let color = TerminalStyle::detect().out_color;
         let mut lines = heading(&exchange, before.as_ref(), self.session, color);
         let (then, now) = (before.as_ref().map(|before| visible_body(&body(before))), visible_body(&body(&exchange)));
@@ -89,7 +85,7 @@ impl LoggedRequests<'_> {
             return Ok(Exit::Done);
         }
         if diff.is_empty() {
-            terminal::note("both requests have the same body");
+            note("both requests have the same body");
             return Ok(Exit::Done);
         }
         let look = TerminalStyle::detect();

@@ -21,10 +21,7 @@ use crate::{
     exit::Exit,
     report,
     terminal::{
-        self,
-        look::TerminalStyle,
-        paint::{BAD, CODE, QUIET, STRONG, WARN, clip, dollars, duration, number, paint, width},
-        sanitize::clean_line,
+        self, BAD, CODE, QUIET, STRONG, TerminalStyle, WARN, clean_line, clip, dollars, duration, number, paint, width,
     },
 };
 

@@ -54,7 +54,7 @@ use crate::{
     flags::Global,
     mount::MountArg,
     report,
-    terminal::sanitize::clean_line,
+    terminal::clean_line,
     turn::{AtEnd, Renderer, Signals},
 };
 
@@ -114,7 +114,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
             Err(error) => {
                 let message = format!("standard input does not start like an MCP client: {error}");
                 let hint = "this command is started by other agents; to chat, use `agentctl chat`";
-                return Err(Failure::usage(message).hint(hint).into());
+                anyhow::bail!(Failure::usage(message).hint(hint));
             }
         },
         () = &mut end_signal => return Ok(Exit::Done),

@@ -207,9 +207,8 @@ pub(super) async fn search(
     let name = session.to_string();
     let search_args = json!({ "query": args.query, "paths": args.paths });
     if let Some(reason) = refusal_reason(client, &name, "search_documents", &search_args).await? {
-        return Err(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {reason}"))
-            .hint("`agentctl policy explain` shows the rule")
-            .into());
+        let hint = "`agentctl policy explain` shows the rule";
+        anyhow::bail!(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {reason}")).hint(hint));
     }
     let limit = args.limit.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
     let (text, regex) = (args.query.clone(), args.regex);

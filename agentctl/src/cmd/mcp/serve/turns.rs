@@ -60,9 +60,8 @@ impl AgentServer {
     ) -> anyhow::Result<CallToolResponse> {
         let folder = self.folder(args.folder.as_deref())?;
         if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
-            return Err(Failure::usage("missing prompt")
-                .hint("pass a task, or the session_id of an interrupted turn")
-                .into());
+            let hint = "pass a task, or the session_id of an interrupted turn";
+            anyhow::bail!(Failure::usage("missing prompt").hint(hint));
         }
         let daemon = self.daemon().await?;
         let session = self.session(&daemon, args.session_id, folder).await?;
@@ -107,17 +106,15 @@ impl AgentServer {
             return Ok(SessionChoice::New(NewSession { project, ..NewSession::default() }));
         };
         if named.trim().is_empty() {
-            return Err(Failure::usage("the session_id is empty")
-                .hint("omit it for a new session; list_sessions shows existing ones")
-                .into());
+            let hint = "omit it for a new session; list_sessions shows existing ones";
+            anyhow::bail!(Failure::usage("the session_id is empty").hint(hint));
         }
         let session = self.access.session(&daemon.client, &named).await?;
         let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
         // The folder is stored in the session, so it must not change in a session that the user also works in.
         if !self.access.has_started(session) {
-            return Err(Failure::usage("this session was not started here, so its folder cannot be set")
-                .hint("omit the folder, or omit the session_id to start a session with it")
-                .into());
+            let hint = "omit the folder, or omit the session_id to start a session with it";
+            anyhow::bail!(Failure::usage("this session was not started here, so its folder cannot be set").hint(hint));
         }
         Ok(SessionTarget::Known(session)
             .show(daemon, Some(Some(folder)), &FolderChanges::default())
@@ -381,9 +378,8 @@ async fn until_end(
         // The interrupt has been answered, so the turn continues or has ended.
         let view = daemon.client.session(&session).await?;
         if view.live_turn.is_none() && view.session.summary.last_seq <= progress.seen {
-            return Err(Failure::new(ErrorKind::NotFound, "the end of the turn was not reported")
-                .hint(format!("call ask with the session_id {session}"))
-                .into());
+            let hint = format!("call ask with the session_id {session}");
+            anyhow::bail!(Failure::new(ErrorKind::NotFound, "the end of the turn was not reported").hint(hint));
         }
         line = SocketLine::attach(daemon, at.session, progress.seen).await?;
     }
