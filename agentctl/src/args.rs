@@ -11,7 +11,7 @@ use clap::{
 use clap_complete::engine::ArgValueCandidates;
 use futures_util::future::BoxFuture;
 
-use crate::{acp, cmd, exit::Exit, failure::Failure, flags::Global, report, terminal::is_attended};
+use crate::{acp, cmd, daemon, exit::Exit, failure::Failure, flags::Global, report, terminal::is_attended};
 
 /// Client of agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -41,9 +41,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Generates the command enum and its dispatch from a table of help text, arguments and handler.
+/// Generates the command enum and its dispatch from a table of help text, arguments and handler. Handlers of commands
+/// marked `daemon` get a connection to the daemon, which is started if none runs.
 macro_rules! commands {
-    ($($(#[$help:meta])+ $name:ident($args:ty) => $handle:path,)*) => {
+    (@local $handle:path, $global:expr, $args:expr) => { $handle(&$global, $args) };
+    (@daemon $handle:path, $global:expr, $args:expr) => {
+        $handle(daemon::connect(&$global).await?, $global.json, $args)
+    };
+    ($($(#[$help:meta])+ $name:ident($args:ty) => $kind:ident $handle:path,)*) => {
         /// The commands.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
@@ -57,7 +62,7 @@ macro_rules! commands {
             /// Returns a [`crate::failure::Failure`] with the exit code, or an [`std::io::Error`] from standard output.
             pub(crate) async fn handle(self) -> anyhow::Result<Exit> {
                 match self.command {
-                    $(Command::$name(args) => $handle(&self.global, *args).await,)*
+                    $(Command::$name(args) => commands!(@$kind $handle, self.global, *args).await,)*
                 }
             }
         }
@@ -66,98 +71,98 @@ macro_rules! commands {
 
 commands! {
     /// Chat with the model in the terminal
-    Chat(cmd::attach::ChatArgs) => chat,
+    Chat(cmd::attach::ChatArgs) => local chat,
     /// Run one turn and print the answer
-    Run(cmd::run::RunArgs) => cmd::run::handle,
+    Run(cmd::run::RunArgs) => local cmd::run::handle,
     /// Follow the running turn of a session
-    Attach(cmd::attach::AttachArgs) => cmd::attach::handle,
+    Attach(cmd::attach::AttachArgs) => daemon cmd::attach::handle,
     /// Wait until a session is idle, and print the answer
-    Wait(cmd::attach::WaitArgs) => cmd::attach::handle_wait,
+    Wait(cmd::attach::WaitArgs) => daemon cmd::attach::handle_wait,
     /// List pending approvals and questions
-    Interrupts(cmd::interrupts::InterruptsArgs) => cmd::interrupts::handle,
+    Interrupts(cmd::interrupts::InterruptsArgs) => daemon cmd::interrupts::handle,
     /// Answer an approval or a question
-    Answer(cmd::interrupts::AnswerArgs) => cmd::interrupts::handle_answer,
+    Answer(cmd::interrupts::AnswerArgs) => daemon cmd::interrupts::handle_answer,
     /// List, add and revoke grants: rules for calls that run without asking
     #[command(subcommand, after_help = cmd::interrupts::GRANTS_HELP)]
-    Grants(cmd::interrupts::GrantsCommand) => cmd::interrupts::handle_grants,
+    Grants(cmd::interrupts::GrantsCommand) => daemon cmd::interrupts::handle_grants,
     /// List, show, export, import and delete sessions
     #[command(subcommand, after_help = cmd::sessions::SESSIONS_HELP)]
-    Sessions(cmd::sessions::SessionsCommand) => cmd::sessions::handle,
+    Sessions(cmd::sessions::SessionsCommand) => daemon cmd::sessions::handle,
     /// Run recordings as tests, without model or network
-    Test(cmd::replay::TestArgs) => cmd::replay::handle,
+    Test(cmd::replay::TestArgs) => local cmd::replay::handle,
     /// List, read and write files of a session
     #[command(subcommand, after_help = cmd::files::FILES_HELP)]
-    Files(cmd::files::FilesCommand) => cmd::files::handle,
+    Files(cmd::files::FilesCommand) => daemon cmd::files::handle,
     /// Add documents to a session; read and search them by page
     #[command(subcommand, after_help = cmd::docs::DOCS_HELP)]
-    Docs(cmd::docs::DocsCommand) => cmd::docs::handle,
+    Docs(cmd::docs::DocsCommand) => daemon cmd::docs::handle,
     /// Show what fills the context window, and what would be cut next
-    Context(cmd::context::ContextArgs) => cmd::context::handle,
+    Context(cmd::context::ContextArgs) => daemon cmd::context::handle,
     /// Summarize older history, or restore it
-    Compact(cmd::context::CompactArgs) => cmd::context::handle_compact,
+    Compact(cmd::context::CompactArgs) => daemon cmd::context::handle_compact,
     /// Show a turn as a tree with times, tokens and cost
-    Trace(cmd::trace::TraceArgs) => cmd::trace::handle,
+    Trace(cmd::trace::TraceArgs) => daemon cmd::trace::handle,
     /// Undo a turn's changes to files
-    Undo(cmd::context::UndoArgs) => cmd::context::handle_undo,
+    Undo(cmd::context::UndoArgs) => daemon cmd::context::handle_undo,
     /// Go back to before a turn: files, conversation, or both
-    Rewind(cmd::context::RewindArgs) => cmd::context::handle_rewind,
+    Rewind(cmd::context::RewindArgs) => daemon cmd::context::handle_rewind,
     /// Show the audit log
-    Audit(cmd::audit::AuditArgs) => cmd::audit::handle,
+    Audit(cmd::audit::AuditArgs) => daemon cmd::audit::handle,
     /// Explain what the policy decides for a call; test a policy file
     #[command(subcommand, after_help = cmd::policy::POLICY_HELP)]
-    Policy(cmd::policy::PolicyCommand) => cmd::policy::handle,
+    Policy(cmd::policy::PolicyCommand) => local cmd::policy::handle,
     /// List the models and their roles (slots)
-    Models(cmd::models::ModelsArgs) => cmd::models::handle,
+    Models(cmd::models::ModelsArgs) => local cmd::models::handle,
     /// Show tokens and cost, by model, session, day or slot
-    Usage(cmd::usage::UsageArgs) => cmd::usage::handle,
+    Usage(cmd::usage::UsageArgs) => daemon cmd::usage::handle,
     /// List the tools available to models
-    Tools(cmd::agents::ToolsArgs) => cmd::agents::handle_tools,
+    Tools(cmd::agents::ToolsArgs) => daemon cmd::agents::handle_tools,
     /// List and show agents, to which the main agent can delegate work
     #[command(subcommand, after_help = cmd::agents::AGENTS_HELP)]
-    Agents(cmd::agents::AgentsCommand) => cmd::agents::handle,
+    Agents(cmd::agents::AgentsCommand) => daemon cmd::agents::handle,
     /// List, show, check and add skills
     #[command(subcommand, after_help = cmd::agents::SKILLS_HELP)]
-    Skills(cmd::agents::SkillsCommand) => cmd::agents::handle_skills,
+    Skills(cmd::agents::SkillsCommand) => daemon cmd::agents::handle_skills,
     /// Show and trust the configuration of a project in .agentd/
     #[command(subcommand, after_help = cmd::project::PROJECT_HELP)]
-    Project(cmd::project::ProjectCommand) => cmd::project::handle,
+    Project(cmd::project::ProjectCommand) => daemon cmd::project::handle,
     /// List, show, merge and remove git worktrees of sessions
     #[command(subcommand, after_help = cmd::project::WORKTREE_HELP)]
-    Worktree(cmd::project::WorktreeCommand) => cmd::project::handle_worktree,
+    Worktree(cmd::project::WorktreeCommand) => daemon cmd::project::handle_worktree,
     /// Add, list, show and remove plugins: bundles of skills, agents, commands and servers
     #[command(subcommand, after_help = cmd::plugin::PLUGIN_HELP)]
-    Plugin(cmd::plugin::PluginCommand) => cmd::plugin::handle,
+    Plugin(cmd::plugin::PluginCommand) => daemon cmd::plugin::handle,
     /// Manage MCP servers, or run as one
     #[command(subcommand, after_help = cmd::mcp::MCP_HELP)]
-    Mcp(cmd::mcp::McpCommand) => cmd::mcp::handle,
+    Mcp(cmd::mcp::McpCommand) => local cmd::mcp::handle,
     /// Serve an editor over the Agent Client Protocol
-    Acp(acp::AcpArgs) => acp::handle,
+    Acp(acp::AcpArgs) => local acp::handle,
     /// Count turns, tools, waits, tokens and cost, by day
-    Stats(cmd::usage::StatsArgs) => cmd::usage::handle_stats,
+    Stats(cmd::usage::StatsArgs) => daemon cmd::usage::handle_stats,
     /// Show disk usage of the data folder
-    Storage(cmd::daemon::StorageArgs) => cmd::daemon::storage,
+    Storage(cmd::daemon::StorageArgs) => daemon cmd::daemon::storage,
     /// Remove data that has not been used for a long time
-    Clean(cmd::daemon::CleanArgs) => cmd::daemon::clean,
+    Clean(cmd::daemon::CleanArgs) => daemon cmd::daemon::clean,
     /// Show the status of the daemon
-    Status(cmd::daemon::StatusArgs) => cmd::daemon::status,
+    Status(cmd::daemon::StatusArgs) => local cmd::daemon::status,
     /// Start the daemon and wait until it is ready
-    Start(cmd::daemon::StartArgs) => cmd::daemon::start,
+    Start(cmd::daemon::StartArgs) => daemon cmd::daemon::start,
     /// Stop the daemon; interrupted turns can be resumed later
-    Stop(cmd::daemon::StopArgs) => cmd::daemon::stop,
+    Stop(cmd::daemon::StopArgs) => local cmd::daemon::stop,
     /// Run the daemon as a systemd service
     #[command(subcommand, after_help = cmd::service::SERVICE_HELP)]
-    Service(cmd::service::ServiceCommand) => cmd::service::handle,
+    Service(cmd::service::ServiceCommand) => local cmd::service::handle,
     /// Show the effective configuration and its sources
     #[command(subcommand, after_help = cmd::daemon::CONFIG_HELP)]
-    Config(cmd::daemon::ConfigCommand) => cmd::daemon::config,
+    Config(cmd::daemon::ConfigCommand) => daemon cmd::daemon::config,
     /// Reload the daemon's configuration
-    Reload(cmd::daemon::ReloadArgs) => cmd::daemon::reload,
+    Reload(cmd::daemon::ReloadArgs) => local cmd::daemon::reload,
     /// Check the installation, with a hint for each problem
-    Doctor(cmd::doctor::DoctorArgs) => cmd::doctor::handle,
+    Doctor(cmd::doctor::DoctorArgs) => local cmd::doctor::handle,
     /// Print a completion script for a shell
-    Completions(cmd::man::CompletionsArgs) => completions,
+    Completions(cmd::man::CompletionsArgs) => local completions,
     /// Print or write the manual pages
-    Man(cmd::man::ManArgs) => man,
+    Man(cmd::man::ManArgs) => local man,
 }
 
 async fn chat(global: &Global, args: cmd::attach::ChatArgs) -> anyhow::Result<Exit> {

@@ -28,8 +28,9 @@ use crate::{
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    print_json(serde_json::to_string_pretty(value)?)
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<Exit> {
+    print_json(serde_json::to_string_pretty(value)?)?;
+    Ok(Exit::Done)
 }
 
 /// Prints a value as JSON, or calls `print` to print it for people.
@@ -42,10 +43,9 @@ pub(crate) fn show(
     print: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     if as_json {
-        json(value)?
-    } else {
-        print()?
+        return json(value);
     }
+    print()?;
     Ok(Exit::Done)
 }
 

@@ -26,7 +26,7 @@ use agentd_proto::client::{Client, ClientError, EventStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    message::{self, Peer, RequestError, lock},
+    message::{self, Peer, Result, lock},
     session::{EditorFolder, OpenSession},
     tool_call::SessionRoots,
     updates::{self, EditorFeatures},
@@ -331,10 +331,7 @@ pub(super) async fn send_settings(bridge: &Bridge, client: &Client, session: &Op
 }
 
 /// Sets the mode. The options follow as an update, because editors that support options expect changes there.
-pub(super) async fn set_mode(
-    bridge: &Bridge,
-    request: &SetSessionModeRequest,
-) -> Result<SetSessionModeResponse, RequestError> {
+pub(super) async fn set_mode(bridge: &Bridge, request: &SetSessionModeRequest) -> Result<SetSessionModeResponse> {
     let session = bridge.session(&request.session_id)?;
     let mode: SessionMode = read(request.mode_id.0.parse())?;
     let client = bridge.daemon().await?.client;
@@ -348,7 +345,7 @@ pub(super) async fn set_mode(
 pub(super) async fn set_option(
     bridge: &Bridge,
     request: &SetSessionConfigOptionRequest,
-) -> Result<SetSessionConfigOptionResponse, RequestError> {
+) -> Result<SetSessionConfigOptionResponse> {
     let session = bridge.session(&request.session_id)?;
     let SessionConfigOptionValue::ValueId { value } = &request.value else {
         return Err(message::invalid_params("the value must be the id of one of the option's choices").into());
@@ -369,7 +366,7 @@ pub(super) async fn set_option(
     Ok(SetSessionConfigOptionResponse::new(settings_offer.options))
 }
 
-fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, RequestError> {
+fn read<T, E: ToString>(value: Result<T, E>) -> Result<T> {
     value.map_err(|error| message::invalid_params(error.to_string()).into())
 }
 

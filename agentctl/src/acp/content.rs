@@ -17,7 +17,7 @@ use url::Url;
 
 use super::{
     bridge::Bridge,
-    message::{self, RequestError},
+    message::{self, Result},
     session::OpenSession,
     tool_call::SessionRoots,
 };
@@ -307,7 +307,7 @@ pub(super) async fn mentioned_files(
     daemon: &Daemon,
     parts: &[Part],
     roots: &SessionRoots,
-) -> Result<String, RequestError> {
+) -> Result<String> {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Typed(text) => Some(text),
         _ => None,

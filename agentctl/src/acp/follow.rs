@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bridge::{self, Bridge, Editor},
-    message::{self, RequestError},
+    message::{self, Result},
     questions::{self, Buffers, OpenQuestions},
     session::{self, FollowedTurn, OpenSession, SuspendedTurn},
     tool_call::SessionRoots,
@@ -121,7 +121,7 @@ impl Follow {
         session.follow(|| FollowedTurn { cancel, handover, task: tokio::spawn(following) });
     }
 
-    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<WireReason, RequestError> {
+    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<WireReason> {
         let line = SocketLine::attach(&self.daemon, self.session.id, first_seq.saturating_sub(1)).await?;
         let mut line = line.with_children();
         self.updates.spent = view.session.summary.usage.cost_microusd;
@@ -138,11 +138,7 @@ impl Follow {
     ///
     /// # Errors
     /// Fails if the turn failed, or the daemon is lost.
-    pub(super) async fn run(
-        mut self,
-        mut line: SocketLine,
-        pending: &[&Interrupt],
-    ) -> Result<WireReason, RequestError> {
+    pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason> {
         for interrupt in pending {
             if self.ask(interrupt).await {
                 return Ok(self.suspended(line));
@@ -182,7 +178,7 @@ impl Follow {
     ///
     /// # Errors
     /// Fails if the daemon is lost.
-    pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), RequestError> {
+    pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<()> {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);
         while let Some(arrival) = line.next().await? {
@@ -203,7 +199,7 @@ impl Follow {
     }
 
     /// Ends the prompt, and returns the stop reason for the turn's outcome.
-    async fn end_prompt(&mut self, end: FollowEnd) -> Result<WireReason, RequestError> {
+    async fn end_prompt(&mut self, end: FollowEnd) -> Result<WireReason> {
         if matches!(end, FollowEnd::Disconnected) {
             let text = "the editor disconnected; the turn continues without it";
             return Err(message::error_with_code(ErrorCode::RequestCancelled, text).into());
@@ -237,7 +233,7 @@ impl Follow {
     }
 
     /// Follows the turn, and returns the reason to stop.
-    async fn until_end(&mut self, line: &mut SocketLine) -> Result<FollowEnd, RequestError> {
+    async fn until_end(&mut self, line: &mut SocketLine) -> Result<FollowEnd> {
         let (shutdown, cancel, handover) = (self.bridge.shutdown.clone(), self.cancel.clone(), self.handover.clone());
         let mut last = None;
         loop {

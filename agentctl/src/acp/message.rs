@@ -307,6 +307,9 @@ pub(super) async fn write_lines(
     }
 }
 
+/// Result of a request from the editor.
+pub(super) type Result<T, E = RequestError> = std::result::Result<T, E>;
+
 /// Reason why a request failed.
 #[derive(Debug)]
 pub(super) enum RequestError {

@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     bridge::Bridge,
     follow::Follow,
-    message::{Frame, Message, Peer, RequestError, lock},
+    message::{Frame, Message, Peer, RequestError, Result, lock},
     open_session::OpenedSession,
 };
 use crate::{
@@ -219,7 +219,7 @@ async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Erro
 }
 
 /// Runs a request and turns a panic into an error, so that the editor always gets a response.
-async fn catch_panic<T>(work: impl Future<Output = Result<T, RequestError>>) -> Result<T, RequestError> {
+async fn catch_panic<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let text = "the request failed because of a bug in agentctl; the session is unchanged";
     let panicked = |_| Err(message::error_with_code(ErrorCode::InternalError, text).into());
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(panicked)
@@ -227,7 +227,7 @@ async fn catch_panic<T>(work: impl Future<Output = Result<T, RequestError>>) -> 
 
 /// Runs a request, and retries it once if the daemon was lost. `session/new` is not repeatable, so the connection is
 /// checked before it is sent.
-async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
+async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply> {
     if method == AGENT_METHOD_NAMES.session_new {
         if bridge.daemon().await?.client.status().await.is_err() {
             bridge.forget_daemon();
@@ -240,7 +240,7 @@ async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Re
     }
 }
 
-async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
+async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply> {
     let names = &AGENT_METHOD_NAMES;
     match method {
         _ if method == names.initialize => reply(&open_session::initialize(bridge, &parse_params(params)?)),
@@ -263,11 +263,11 @@ async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<R
     }
 }
 
-fn reply(response: &impl Serialize) -> Result<Reply, RequestError> {
+fn reply(response: &impl Serialize) -> Result<Reply> {
     Ok(Reply { result: value(response)?, session: None })
 }
 
-fn opened_reply((response, session): (impl Serialize, OpenedSession)) -> Result<Reply, RequestError> {
+fn opened_reply((response, session): (impl Serialize, OpenedSession)) -> Result<Reply> {
     Ok(Reply { result: value(&response)?, session: Some(session) })
 }
 

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use super::{
     bridge::{self, Bridge, Editor, OfferedSettings},
     content,
-    message::{self, RequestError, lock},
+    message::{self, Result, lock},
     prompt,
     session::{self, EditorFolder, OpenSession},
 };
@@ -68,7 +68,7 @@ pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> Initia
 }
 
 /// Succeeds if the daemon can be reached; nothing else is needed.
-pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, RequestError> {
+pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value> {
     if request.method_id.0.as_ref() != LOCAL_AUTH {
         return Err(
             message::invalid_params(format!("unknown authentication method; the only one is {LOCAL_AUTH}")).into()
@@ -94,7 +94,7 @@ pub(super) struct OpenedSession {
 pub(super) async fn new(
     bridge: &Arc<Bridge>,
     request: &NewSessionRequest,
-) -> Result<(NewSessionResponse, OpenedSession), RequestError> {
+) -> Result<(NewSessionResponse, OpenedSession)> {
     let folder = folder(&request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
     let project = mount::editor_folder(&folder.real, of_daemon);
@@ -165,7 +165,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
 pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
-) -> Result<(LoadSessionResponse, OpenedSession), RequestError> {
+) -> Result<(LoadSessionResponse, OpenedSession)> {
     let LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     if let Some((daemon, view)) = &opened.running {
@@ -179,7 +179,7 @@ pub(super) async fn load(
 pub(super) async fn resume(
     bridge: &Arc<Bridge>,
     request: &ResumeSessionRequest,
-) -> Result<(ResumeSessionResponse, OpenedSession), RequestError> {
+) -> Result<(ResumeSessionResponse, OpenedSession)> {
     let ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     let response = ResumeSessionResponse::new().modes(opened.settings_offer.modes());
@@ -187,7 +187,7 @@ pub(super) async fn resume(
 }
 
 /// Finds a session by its full id. A prefix is refused, because it could match another session.
-async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), RequestError> {
+async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView)> {
     let unknown = || message::unknown_session(&clean_line(&id.0));
     let session: SessionId = id.0.parse().map_err(|_| unknown())?;
     let daemon = bridge.daemon().await?;
@@ -203,7 +203,7 @@ async fn reopen(
     id: &WireId,
     (cwd, further): (&Path, &[PathBuf]),
     servers: &[McpServer],
-) -> Result<OpenedSession, RequestError> {
+) -> Result<OpenedSession> {
     let (daemon, view) = find(bridge, id).await?;
     let folder = folder(cwd)?;
     let mut notices = Vec::new();
@@ -246,7 +246,7 @@ async fn open(
     folder: &EditorFolder,
     servers: &[McpServer],
     mut notices: Vec<String>,
-) -> Result<OpenedSession, RequestError> {
+) -> Result<OpenedSession> {
     let settings = &view.session.settings;
     let project = settings.project.as_ref().map(|mount| mount.path.as_path());
     let session = bridge.open(view.session.summary.id, folder.clone());
@@ -263,7 +263,7 @@ async fn open(
 }
 
 /// Validates a folder named by the editor.
-fn folder(cwd: &Path) -> Result<EditorFolder, RequestError> {
+fn folder(cwd: &Path) -> Result<EditorFolder> {
     if !cwd.is_absolute() {
         return Err(message::invalid_params("cwd must be an absolute path").into());
     }
@@ -286,7 +286,7 @@ const PAGE_SIZE: usize = 50;
 const MAX_SESSIONS: usize = 10_000;
 
 /// Lists a page of sessions, last used first, optionally only those of one folder.
-pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse, RequestError> {
+pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse> {
     let after = request.cursor.as_deref().map(Cursor::read).transpose()?;
     let daemon = bridge.daemon().await?;
     let folder = match &request.cwd {
@@ -372,10 +372,7 @@ async fn cancel_turn(bridge: &Bridge, session: &OpenSession) {
 }
 
 /// Closes a session: cancels its turn and stops watching it.
-pub(super) async fn close(
-    bridge: &Arc<Bridge>,
-    request: &CloseSessionRequest,
-) -> Result<CloseSessionResponse, RequestError> {
+pub(super) async fn close(bridge: &Arc<Bridge>, request: &CloseSessionRequest) -> Result<CloseSessionResponse> {
     let session = bridge.session(&request.session_id)?;
     if !session.cancel() {
         cancel_turn(bridge, &session).await;
@@ -388,10 +385,7 @@ pub(super) async fn close(
 }
 
 /// Deletes a session permanently. Succeeds if it does not exist.
-pub(super) async fn delete(
-    bridge: &Bridge,
-    request: &DeleteSessionRequest,
-) -> Result<DeleteSessionResponse, RequestError> {
+pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> Result<DeleteSessionResponse> {
     let Ok(id) = request.session_id.0.parse::<SessionId>() else { return Ok(DeleteSessionResponse::new()) };
     let client = bridge.daemon().await?.client;
     if let Err(error) = client.delete_session(&id.to_string()).await

@@ -21,7 +21,7 @@ use super::{
     bridge::{self, Bridge},
     content::{self, FileContent, Part},
     follow::Follow,
-    message::RequestError,
+    message::Result,
     session::{self, OpenSession},
     updates::{self, Limits, Updates},
 };
@@ -38,7 +38,7 @@ pub(super) async fn run(
     session: &Arc<OpenSession>,
     request: PromptRequest,
     cancel: CancellationToken,
-) -> Result<PromptResponse, RequestError> {
+) -> Result<PromptResponse> {
     // An earlier cancel must not apply to this prompt.
     drop(session.cancelling.lock().await);
     tokio::select! {
@@ -76,7 +76,7 @@ pub(super) async fn run(
             _ => Ok(Some(begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?)),
         }
     };
-    let started_turn: Result<Option<SocketLine>, RequestError> = started_turn.await;
+    let started_turn: Result<Option<SocketLine>> = started_turn.await;
     let line = match (started_turn, &mut suspended) {
         (Err(error), _) => {
             // The next prompt can still resume the turn.
@@ -128,7 +128,7 @@ pub(super) async fn run(
 }
 
 /// Connects to the daemon and loads the session. A lost connection is detected here, by the first request.
-async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), RequestError> {
+async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView)> {
     let id = session.id.to_string();
     let mut daemon = bridge.daemon().await?;
     let mut view = daemon.client.session(&id).await;
@@ -140,12 +140,7 @@ async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon,
 }
 
 /// Sends changes that the editor has missed, and notices that waited for a turn.
-async fn refresh(
-    bridge: &Arc<Bridge>,
-    session: &Arc<OpenSession>,
-    daemon: &Daemon,
-    view: &SessionView,
-) -> Result<(), RequestError> {
+async fn refresh(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, view: &SessionView) -> Result<()> {
     if !session.is_watched() {
         bridge::send_settings(bridge, &daemon.client, session).await?;
         bridge::ensure_watched(bridge, session, daemon, view.session.summary.last_seq).await;
@@ -158,12 +153,7 @@ async fn refresh(
 /// Uploads the files of a prompt, and returns their paths. The files are not sent as input parts for three reasons: a
 /// running turn that the prompt may join accepts none, a part has at most 8 MiB, and an invalid picture would fail the
 /// whole prompt.
-async fn upload_files(
-    bridge: &Bridge,
-    session: &OpenSession,
-    daemon: &Daemon,
-    parts: &[Part],
-) -> Result<Vec<String>, RequestError> {
+async fn upload_files(bridge: &Bridge, session: &OpenSession, daemon: &Daemon, parts: &[Part]) -> Result<Vec<String>> {
     let mut paths = Vec::new();
     for part in parts {
         let Part::File { name, content } = part else { continue };
@@ -187,7 +177,7 @@ fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Inte
 }
 
 /// Sends an answer. Returns false if another client answered first.
-async fn try_answer(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, RequestError> {
+async fn try_answer(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool> {
     let answer = Answer::Text { text: asked.ask.chosen(text).to_owned() };
     match daemon.client.answer(asked.id, &answer, &bridge.editor().name).await {
         Ok(()) => Ok(true),
@@ -230,7 +220,7 @@ pub(super) async fn replay(
     session: &OpenSession,
     daemon: &Daemon,
     view: &SessionView,
-) -> Result<(), RequestError> {
+) -> Result<()> {
     let (last, cleared) = (view.session.summary.last_seq, view.session.reset_seq);
     let first = cleared.max(last.saturating_sub(MAX_EVENTS));
     if first >= last {

@@ -14,10 +14,9 @@ use agentd_proto::client::Client;
 use clap::{Args, Subcommand};
 
 use crate::{
-    daemon,
+    daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    flags::Global,
     mentions::typed_path,
     project,
     report::{self, FactSheet, Table},
@@ -46,17 +45,16 @@ pub(crate) enum AgentsCommand {
 }
 
 /// Runs the command `agentctl agents`.
-pub(crate) async fn handle(global: &Global, command: AgentsCommand) -> anyhow::Result<Exit> {
-    let client = daemon::connect(global).await?.client;
+pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: AgentsCommand) -> anyhow::Result<Exit> {
     let agents = client.agents().await?;
     match command {
         AgentsCommand::List => {
             let plugins = client.plugins().await?;
-            report::show(global.json, &agents, || list(&agents, &plugins))
+            report::show(json, &agents, || list(&agents, &plugins))
         }
         AgentsCommand::Show { agent } => {
             let card = find(&agents, &agent)?;
-            report::show(global.json, card, || show(card))
+            report::show(json, card, || show(card))
         }
     }
 }
@@ -131,8 +129,8 @@ pub(crate) struct ToolsArgs {
 }
 
 /// Runs the command `agentctl tools`.
-pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
-    let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
+pub(crate) async fn handle_tools(daemon: Daemon, json: bool, args: ToolsArgs) -> anyhow::Result<Exit> {
+    let tools = daemon.client.tools(args.session.as_deref().unwrap_or_default()).await?;
     let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
         // Only the first sentence is shown; the remaining description is meant for models.
         let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
@@ -147,7 +145,7 @@ pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Re
         ]
     });
     let table = Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "DESCRIPTION"], rows);
-    report::show(global.json, &tools, || table.print("no tools"))
+    report::show(json, &tools, || table.print("no tools"))
 }
 
 /// Examples for the help of `skills`.
@@ -201,17 +199,20 @@ pub(crate) struct SkillsSession {
 }
 
 /// Runs the command `agentctl skills`.
-pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> anyhow::Result<Exit> {
-    let client = daemon::connect(global).await?.client;
+pub(crate) async fn handle_skills(
+    Daemon { client, .. }: Daemon,
+    json: bool,
+    command: SkillsCommand,
+) -> anyhow::Result<Exit> {
     match command {
         SkillsCommand::List(common) => {
             let skills = client.skills(common.session.as_deref().unwrap_or_default()).await?;
-            report::show(global.json, &skills, || list_skills(&skills))
+            report::show(json, &skills, || list_skills(&skills))
         }
         SkillsCommand::Show { name, common } => {
             let name = name.trim_start_matches('@');
             let found = client.skill(common.session.as_deref().unwrap_or_default(), name).await?;
-            report::show(global.json, &found, || {
+            report::show(json, &found, || {
                 print_skill(&found)?;
                 report::lines([""])?;
                 report::lines(found.text.lines().map(clean_line))
@@ -219,12 +220,12 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
         }
         SkillsCommand::Check { folder } => {
             let found = client.check_skill(&named_folder(&client, &folder).await?).await?;
-            report::show(global.json, &found, || print_skill(&found))?;
+            report::show(json, &found, || print_skill(&found))?;
             Ok(if found.usable { Exit::Done } else { Exit::Failed })
         }
         SkillsCommand::Add { folder, replace } => {
             let added = client.add_skill(&absolute(&folder)?, replace).await?;
-            report::show(global.json, &added, || {
+            report::show(json, &added, || {
                 let (name, folder) = (clean_line(&added.skill.name), clean_line(&added.folder));
                 report::lines([format!("added {name} as {folder}; mention @{name} to use it")])?;
                 report::lines(listed_form(&added).map(|form| format!("models see {form}")))

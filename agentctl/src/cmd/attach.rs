@@ -82,8 +82,7 @@ enum Output {
 }
 
 /// Runs the command `agentctl attach`.
-pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle(daemon: Daemon, _: bool, args: AttachArgs) -> anyhow::Result<Exit> {
     let named = match args.session {
         Some(session) => session,
         None => match running(&daemon).await? {
@@ -185,20 +184,23 @@ pub(crate) struct WaitArgs {
 }
 
 /// Runs the command `agentctl wait`.
-pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle_wait(daemon: Daemon, json: bool, args: WaitArgs) -> anyhow::Result<Exit> {
     let session = daemon.client.find_session(&args.session).await.map_err(|error| as_postponed(error.into()))?;
     let result = last_result(&daemon, session);
     let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
     let Ok(end) = timeout(limit, result).await else {
         let text = format!("the turn is still running: agentctl attach {}", short_id(session));
-        report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &text)?;
+        report::note(json, &json!({ "type": "waiting", "session_id": session }), &text)?;
         return Ok(Exit::StillRunning);
     };
     let Some((result, notes)) = end? else {
         anyhow::bail!(Failure::usage("no turn has run in this session").hint("agentctl run --session ID 'prompt'"));
     };
-    print_result(global, session, &result, &notes)?;
+    if json {
+        report::json(&jsonl::result(session, &result, &notes)?)?;
+    } else {
+        print_result(&result)?;
+    }
     Ok(Exit::of_turn(&result, Interactivity::Unattended))
 }
 
@@ -258,10 +260,7 @@ async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Opti
     Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
 }
 
-fn print_result(global: &Global, session: SessionId, result: &TurnResult, notes: &TurnNotes) -> anyhow::Result<()> {
-    if global.json {
-        return report::json(&jsonl::result(session, result, notes)?);
-    }
+fn print_result(result: &TurnResult) -> anyhow::Result<()> {
     if !result.text.is_empty() {
         report::lines([visible::lines(result.text.trim_end_matches('\n'))])?;
     }

@@ -15,9 +15,9 @@ use jiff::{Span, Zoned, tz::TimeZone};
 use serde_json::json;
 
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::Exit,
-    flags::{Choice, Global, one_of},
+    flags::{Choice, one_of},
     render::tool_line,
     report::{self, Table},
     terminal::{BAD, GOOD, STRONG, TerminalStyle, clean_line, duration, paint},
@@ -98,12 +98,11 @@ const VERDICTS: [Choice<VerdictName>; 3] = [
 ];
 
 /// Runs the command `agentctl audit`.
-pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle(daemon: Daemon, json: bool, args: AuditArgs) -> anyhow::Result<Exit> {
     match args.command {
-        Some(AuditCommand::Verify { noted }) => verify(&daemon, noted, global.json).await,
-        Some(AuditCommand::List(args)) => list(&daemon, args, global.json).await,
-        None => list(&daemon, args.list, global.json).await,
+        Some(AuditCommand::Verify { noted }) => verify(&daemon, noted, json).await,
+        Some(AuditCommand::List(args)) => list(&daemon, args, json).await,
+        None => list(&daemon, args.list, json).await,
     }
 }
 

@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
-    flags::{Global, one_of},
+    flags::one_of,
     keyboard::Keyboard,
     ops::{
         compact::{STRATEGIES, compact, report_undone},
@@ -52,12 +52,11 @@ struct ContextJson<'a> {
 }
 
 /// Runs the command `agentctl context`.
-pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle(daemon: Daemon, json: bool, args: ContextArgs) -> anyhow::Result<Exit> {
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let view = daemon.client.context(&session_id.to_string()).await?;
     let output = ContextJson { session_id, percent: percent(view.tokens, view.window), view: &view };
-    report::show(global.json, &output, || {
+    report::show(json, &output, || {
         let look = TerminalStyle::detect();
         // Files and pipes have no width limit.
         let columns = if stdout().is_terminal() { look.columns() } else { usize::MAX };
@@ -94,17 +93,16 @@ pub(crate) struct CompactArgs {
 }
 
 /// Runs the command `agentctl compact`.
-pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle_compact(daemon: Daemon, json: bool, args: CompactArgs) -> anyhow::Result<Exit> {
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.undo {
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
-        return report_undone(session, window, &undone, global.json);
+        return report_undone(session, window, &undone, json);
     }
     // Cancelling is safe, because the history is only changed at the end.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
-    let done = compact(&daemon, session, args.strategy, !global.json, &mut signals, &keyboard).await;
+    let done = compact(&daemon, session, args.strategy, !json, &mut signals, &keyboard).await;
     keyboard.report_unsent();
     let done = done?;
     let output = json!({
@@ -118,7 +116,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
         "usage": done.result.usage,
         "duration_ms": done.result.duration_ms,
     });
-    report::show(global.json, &output, || done.print())?;
+    report::show(json, &output, || done.print())?;
     Ok(signals.exit(done.exit()))
 }
 
@@ -167,8 +165,7 @@ pub(crate) struct RewindArgs {
 }
 
 /// Runs the command `agentctl rewind`.
-pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle_rewind(daemon: Daemon, json: bool, args: RewindArgs) -> anyhow::Result<Exit> {
     let id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let view = daemon.client.session(&id.to_string()).await?;
     if view.live_turn.is_some() {
@@ -185,7 +182,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
         let Some(report) = preview else {
             anyhow::bail!(Failure::usage("--preview shows only changes to files").hint("leave out --talk"));
         };
-        report::show(global.json, &report, || undo::print(&report))?;
+        report::show(json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));
     }
     if !args.yes && is_attended() {
@@ -200,7 +197,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let new = if with_talk { Some(rewind::talk(&daemon, &view, turn).await?) } else { None };
     let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
     let output = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });
-    report::show(global.json, &output, || {
+    report::show(json, &output, || {
         if let Some(report) = &done {
             undo::print_stderr(report);
         }
@@ -242,12 +239,11 @@ pub(crate) struct UndoArgs {
 }
 
 /// Runs the command `agentctl undo`.
-pub(crate) async fn handle_undo(global: &Global, args: UndoArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle_undo(daemon: Daemon, json: bool, args: UndoArgs) -> anyhow::Result<Exit> {
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let client = daemon::CLIENT.to_owned();
     let request = UndoRequest { turn: args.turn, redo: args.redo, preview: args.preview, client };
     let report = daemon.client.undo(&session.to_string(), &request).await?;
-    report::show(global.json, &report, || undo::print(&report))?;
+    report::show(json, &report, || undo::print(&report))?;
     Ok(undo::exit(&report))
 }

@@ -19,7 +19,7 @@ use nix::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    daemon::{self, DaemonLocation, SearchResult, ShellNote, silent_error},
+    daemon::{self, Daemon, DaemonLocation, SearchResult, ShellNote, silent_error},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -72,13 +72,12 @@ The exit code is 3 if no daemon is running; the command does not start one.")]
 pub(crate) struct StatusArgs {}
 
 /// Runs the command `agentctl start`.
-pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn start(daemon: Daemon, json: bool, _: StartArgs) -> anyhow::Result<Exit> {
     let hello = daemon.client.hello();
     let state = if daemon.started { "started" } else { "already running" };
     let (version, socket) = (clean_line(&hello.version), daemon.socket.display());
     report::note(
-        global.json,
+        json,
         &json!({ "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket }),
         &format!("agentd {version} {state} (pid {}, {socket})", hello.pid),
     )
@@ -230,9 +229,9 @@ pub(crate) enum ConfigCommand {
 }
 
 /// Runs the command `agentctl config`.
-pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::Result<Exit> {
+pub(crate) async fn config(daemon: Daemon, _: bool, command: ConfigCommand) -> anyhow::Result<Exit> {
     let ConfigCommand::Show { chain, all, json } = command;
-    let view = daemon::connect(global).await?.client.config().await?;
+    let view = daemon.client.config().await?;
     if json {
         let links: Vec<Value> =
             view.chain.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
@@ -241,8 +240,8 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
             values.extend(value.map(|value| (key.clone(), value)));
             origins.insert(key, Value::String(origin));
         }
-        report::json(&json!({ "sources": view.sources, "origins": origins, "values": values, "chain": links }))?;
-        return Ok(Exit::Done);
+        let output = json!({ "sources": view.sources, "origins": origins, "values": values, "chain": links });
+        return report::json(&output);
     }
     if chain {
         let rows =
@@ -316,9 +315,9 @@ pub(crate) struct CleanArgs {
 }
 
 /// Runs the command `agentctl storage`.
-pub(crate) async fn storage(global: &Global, _: StorageArgs) -> anyhow::Result<Exit> {
-    let view = daemon::connect(global).await?.client.storage().await?;
-    report::show(global.json, &view, || print_storage(&view))
+pub(crate) async fn storage(daemon: Daemon, json: bool, _: StorageArgs) -> anyhow::Result<Exit> {
+    let view = daemon.client.storage().await?;
+    report::show(json, &view, || print_storage(&view))
 }
 
 fn print_storage(view: &StorageView) -> anyhow::Result<()> {
@@ -362,9 +361,9 @@ fn description(part: StoragePart, view: &StorageView) -> String {
 }
 
 /// Runs the command `agentctl clean`.
-pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
-    let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
-    report::show(global.json, &report, || report::lines(cleaned(&report, args.dry_run)))?;
+pub(crate) async fn clean(daemon: Daemon, json: bool, args: CleanArgs) -> anyhow::Result<Exit> {
+    let report = daemon.client.clean(args.dry_run, "agentctl").await?;
+    report::show(json, &report, || report::lines(cleaned(&report, args.dry_run)))?;
     note_lines(&report.problems);
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }

@@ -15,10 +15,9 @@ use serde_json::{Value, json};
 
 use super::session_list::marked;
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    flags::Global,
     render::spinner::Spinner,
     report::{self, Table},
     session::{self, Upload},
@@ -118,8 +117,7 @@ pub(crate) struct CommonArgs {
 }
 
 /// Runs the command `agentctl docs`.
-pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Result<Exit> {
-    let (daemon, json) = (daemon::connect(global).await?, global.json);
+pub(crate) async fn handle(daemon: Daemon, json: bool, command: DocsCommand) -> anyhow::Result<Exit> {
     let named = async |common: &CommonArgs| session::named_or_last(&daemon, common.session.as_deref()).await;
     match command {
         DocsCommand::Add { files, common } => {

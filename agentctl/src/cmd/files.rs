@@ -11,10 +11,9 @@ use serde_json::json;
 
 use super::own_file;
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    flags::Global,
     input::SilenceNotice,
     ops::each_piece,
     report::{self, Table},
@@ -72,17 +71,14 @@ pub(crate) enum FilesCommand {
 }
 
 /// Runs the command `agentctl files`.
-pub(crate) async fn handle(global: &Global, command: FilesCommand) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle(daemon: Daemon, json: bool, command: FilesCommand) -> anyhow::Result<Exit> {
     match command {
-        FilesCommand::Ls { session, path } => list(&daemon, &session, &path, global.json).await,
+        FilesCommand::Ls { session, path } => list(&daemon, &session, &path, json).await,
         FilesCommand::Get { session, path, output: None, .. } => print(&daemon, &session, &path).await,
         FilesCommand::Get { session, path, output: Some(output), json } => {
             copy(&daemon, &session, &path, &output, json).await
         }
-        FilesCommand::Put { session, path, file } => {
-            upload(&daemon, &session, &path, file.as_deref(), global.json).await
-        }
+        FilesCommand::Put { session, path, file } => upload(&daemon, &session, &path, file.as_deref(), json).await,
     }
 }
 

@@ -18,7 +18,6 @@ use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
-    flags::Global,
     input::SilenceNotice,
     render::{
         asking,
@@ -47,13 +46,12 @@ pub(crate) struct InterruptsArgs {
 }
 
 /// Runs the command `agentctl interrupts`.
-pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle(daemon: Daemon, json: bool, args: InterruptsArgs) -> anyhow::Result<Exit> {
     let mut pending = daemon.client.interrupts(args.session.as_deref()).await?;
     if let Some(id) = &args.id {
         pending = vec![waiting(id, &pending)?.clone()];
     }
-    report::show(global.json, &pending, || match pending.as_slice() {
+    report::show(json, &pending, || match pending.as_slice() {
         [one] if args.id.is_some() => Ok(anstream::stdout().write_all(details_text(one, Timestamp::now()).as_bytes())?),
         all => table(all),
     })
@@ -167,8 +165,7 @@ pub(crate) struct AnswerArgs {
 }
 
 /// Runs the command `agentctl answer`.
-pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle_answer(daemon: Daemon, _: bool, args: AnswerArgs) -> anyhow::Result<Exit> {
     let pending = daemon.client.interrupts(None).await?;
     let (id, interrupt) = resolve(&args.id, &pending)?;
     let ask = interrupt.map(|interrupt| &interrupt.ask);
@@ -408,9 +405,7 @@ pub(crate) struct GrantSession {
 }
 
 /// Runs the command `agentctl grants`.
-pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
-    let json = global.json;
+pub(crate) async fn handle_grants(daemon: Daemon, json: bool, command: GrantsCommand) -> anyhow::Result<Exit> {
     match command {
         GrantsCommand::List(scope) => list_grants(&daemon, scope.session.as_deref(), json).await,
         GrantsCommand::Add { rule, scope } => {

@@ -127,28 +127,24 @@ pub(crate) struct AddArgs {
 /// Runs the command `agentctl mcp`.
 pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Result<Exit> {
     let json = global.json;
+    let connect = || daemon::connect(global);
     match command {
-        McpCommand::List => list(&daemon::connect(global).await?, json).await,
+        McpCommand::List => list(&connect().await?, json).await,
         McpCommand::Start(server_arg) => {
             let current_folder = project::absolute(Path::new("."))?;
-            let server =
-                daemon::connect(global).await?.client.start_mcp_server(&server_arg.server, &current_folder).await?;
+            let server = connect().await?.client.start_mcp_server(&server_arg.server, &current_folder).await?;
             report::show(json, &as_json(&server), || {
                 notes(&server);
                 report_status(false, "runs", &server_arg.server).map(drop)
             })
         }
-        McpCommand::Test(server_arg) => test(&daemon::connect(global).await?, &server_arg.server, json).await,
+        McpCommand::Test(server_arg) => test(&connect().await?, &server_arg.server, json).await,
         McpCommand::Stop(server_arg) => {
-            daemon::connect(global).await?.client.stop_mcp_server(&server_arg.server).await?;
+            connect().await?.client.stop_mcp_server(&server_arg.server).await?;
             report_status(json, "stopped", &server_arg.server)
         }
-        McpCommand::Logs { server_arg, lines } => {
-            logs(&daemon::connect(global).await?, &server_arg.server, lines, json).await
-        }
-        McpCommand::Login { server_arg, port } => {
-            login(&daemon::connect(global).await?, &server_arg.server, port, json).await
-        }
+        McpCommand::Logs { server_arg, lines } => logs(&connect().await?, &server_arg.server, lines, json).await,
+        McpCommand::Login { server_arg, port } => login(&connect().await?, &server_arg.server, port, json).await,
         McpCommand::Add(args) => {
             let entry = args.entry()?;
             write(global, &entry).await?;

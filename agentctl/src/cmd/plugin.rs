@@ -20,10 +20,9 @@ use clap::{Args, Subcommand};
 use tempfile::TempDir;
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
-    flags::Global,
     project::{self, absolute},
     report::{self, FactSheet, Table},
     terminal::{ask, clean_line, is_attended, note, note_lines},
@@ -88,19 +87,18 @@ pub(crate) struct Consent {
 }
 
 /// Runs the command `agentctl plugin`.
-pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::Result<Exit> {
-    let client = daemon::connect(global).await?.client;
+pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: PluginCommand) -> anyhow::Result<Exit> {
     match command {
         PluginCommand::List => {
             let plugins = client.plugins().await?;
-            report::show(global.json, &plugins, || list(&plugins))
+            report::show(json, &plugins, || list(&plugins))
         }
         PluginCommand::Show { plugin } => {
             let found = match Path::new(&plugin).is_dir() && plugin.contains(['/', '.']) {
                 true => client.plugin_in(&absolute(Path::new(&plugin))?).await?,
                 false => client.plugin(&plugin).await?,
             };
-            report::show(global.json, &found, || report::lines(lines(&found)))
+            report::show(json, &found, || report::lines(lines(&found)))
         }
         PluginCommand::Add { source, path, consent } => {
             let repository = is_address(&source).then(|| fetch(&source)).transpose()?;
@@ -116,20 +114,20 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
                 && client.plugin(&found.name).await?.state == PluginState::Installed
             {
                 let text = format!("{} is already installed, unchanged", title(&found));
-                return report::note(global.json, &found, &text);
+                return report::note(json, &found, &text);
             }
-            ask_consent(global, &client, &found, &folder, &named, &consent).await
+            ask_consent(json, &client, &found, &folder, &named, &consent).await
         }
         PluginCommand::Approve { plugin, consent } => {
             let found = client.plugin(&plugin).await?;
             if found.state == PluginState::Installed {
-                return report::note(global.json, &found, &format!("{} is unchanged", title(&found)));
+                return report::note(json, &found, &format!("{} is unchanged", title(&found)));
             }
             let folder = found.folder.to_string_lossy().into_owned();
             let source = found.source.clone();
             // Loaded from the folder, to show its current content.
             let found = client.plugin_in(&folder).await?;
-            ask_consent(global, &client, &found, &folder, &source, &consent).await
+            ask_consent(json, &client, &found, &folder, &source, &consent).await
         }
         PluginCommand::Remove { plugin } => {
             let mut removed = Vec::new();
@@ -142,7 +140,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
                     None => note(&format!("no such plugin: {}; nothing was removed", clean_line(name))),
                 }
             }
-            if global.json {
+            if json {
                 report::json(&removed)?;
             }
             Ok(Exit::Done)
@@ -152,7 +150,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
 
 /// Shows the plugin, asks for consent, and adds it.
 async fn ask_consent(
-    global: &Global,
+    json: bool,
     client: &Client,
     found: &PluginReport,
     folder: &str,
@@ -179,7 +177,7 @@ async fn ask_consent(
     if unused > 0 {
         text += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
     }
-    report::note(global.json, &added, &text)
+    report::note(json, &added, &text)
 }
 
 /// Returns the name and version of the plugin.

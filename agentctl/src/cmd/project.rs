@@ -17,10 +17,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::{
-    daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
-    flags::Global,
     project::{about, absolute, change, parts},
     report::{self, FactSheet},
     terminal::{clean_line, note},
@@ -64,12 +63,11 @@ pub(crate) struct Folder {
 }
 
 /// Runs the command `agentctl project`.
-pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::Result<Exit> {
-    let client = daemon::connect(global).await?.client;
+pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: ProjectCommand) -> anyhow::Result<Exit> {
     match command {
         ProjectCommand::Show(Folder { folder }) => {
             let found = client.project(&absolute(&folder)?).await?;
-            report::show(global.json, &found, || print_project(&found))
+            report::show(json, &found, || print_project(&found))
         }
         ProjectCommand::Trust { folder: Folder { folder }, hash } => {
             let folder = absolute(&folder)?;
@@ -83,7 +81,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
             // Without `--hash`, trust exactly the state that was just loaded.
             let hash = hash.unwrap_or_else(|| found.hash.clone());
             let trusted = client.trust_project(&folder, &hash, daemon::CLIENT).await?;
-            report::show(global.json, &trusted, || {
+            report::show(json, &trusted, || {
                 print_project(&trusted)?;
                 note(&format!("trusted: {} are used from the next session on", parts(&trusted)));
                 Ok(())
@@ -92,7 +90,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
         ProjectCommand::Distrust(Folder { folder }) => {
             let left = client.distrust_project(&absolute(&folder)?, daemon::CLIENT).await?;
             let folder_text = clean_line(&left.path.display().to_string());
-            report::note(global.json, &left, &format!("no longer trusted: {folder_text}/{PROJECT_FOLDER} is not used"))
+            report::note(json, &left, &format!("no longer trusted: {folder_text}/{PROJECT_FOLDER} is not used"))
         }
     }
 }
@@ -170,16 +168,16 @@ pub(crate) struct WorktreeName {
 }
 
 /// Runs the command `agentctl worktree`.
-pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -> anyhow::Result<Exit> {
-    let client = daemon::connect(global).await?.client;
+pub(crate) async fn handle_worktree(daemon: Daemon, json: bool, command: WorktreeCommand) -> anyhow::Result<Exit> {
+    let client = daemon.client;
     match command {
         WorktreeCommand::List => {
             let all = client.worktrees().await?;
-            report::show(global.json, &all, || list(&all))
+            report::show(json, &all, || list(&all))
         }
         WorktreeCommand::Diff(WorktreeName { name }) => {
             let diff = client.diff_worktree(&name).await?;
-            report::show(global.json, &diff, || {
+            report::show(json, &diff, || {
                 if diff.files.is_empty() {
                     note("nothing has changed");
                 }
@@ -198,11 +196,11 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
         }
         WorktreeCommand::Apply(WorktreeName { name }) => {
             let applied = client.apply_worktree(&name).await?;
-            report::note(global.json, &applied, &applied_text(&applied))
+            report::note(json, &applied, &applied_text(&applied))
         }
         WorktreeCommand::Remove { worktree: WorktreeName { name }, force } => {
             let name = client.remove_worktree(&name, force).await?;
-            report::note(global.json, &json!({ "name": name }), &format!("removed the worktree {}", clean_line(&name)))
+            report::note(json, &json!({ "name": name }), &format!("removed the worktree {}", clean_line(&name)))
         }
     }
 }

@@ -140,8 +140,8 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
 }
 
 fn note_logout() {
-    if let Some((note, hint)) = lingering_note() {
-        note(&format!("{note}; {hint}"));
+    if let Some((text, hint)) = lingering_note() {
+        note(&format!("{text}; {hint}"));
     }
 }
 
@@ -265,7 +265,15 @@ fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
         let hint = format!("a daemon that agentctl started logs to {}", display(&log));
         anyhow::bail!(Failure::usage("no service is installed").hint(hint));
     }
-    show_log(units::SERVICE, follow, lines)
+    let mut command = Command::new("journalctl");
+    command.args(["--user", "--unit", units::SERVICE, "--lines", &lines.to_string()]);
+    if follow {
+        command.arg("--follow");
+    } else if !io::stdout().is_terminal() {
+        command.arg("--no-pager");
+    }
+    let status = command.status().map_err(|error| run_error("journalctl", &error))?;
+    Ok(if status.success() { Exit::Done } else { Exit::Failed })
 }
 
 fn restart(global: &Global) -> anyhow::Result<Exit> {
@@ -322,22 +330,6 @@ fn lingering_note() -> Option<(&'static str, &'static str)> {
     let lingers = run("loginctl", &["show-user", &user, "--property=Linger", "--value"]).ok()?;
     (lingers.trim() == "no")
         .then_some(("the service stops when you log out", "loginctl enable-linger keeps it running"))
-}
-
-/// Shows the journal of a unit with `journalctl`.
-///
-/// # Errors
-/// Fails if `journalctl` cannot be run.
-fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
-    let mut command = Command::new("journalctl");
-    command.args(["--user", "--unit", unit, "--lines", &lines.to_string()]);
-    if follow {
-        command.arg("--follow");
-    } else if !io::stdout().is_terminal() {
-        command.arg("--no-pager");
-    }
-    let status = command.status().map_err(|error| run_error("journalctl", &error))?;
-    Ok(if status.success() { Exit::Done } else { Exit::Failed })
 }
 
 fn run(program: &str, args: &[&str]) -> Result<String, Failure> {

@@ -10,10 +10,9 @@ use serde_json::json;
 
 use super::{export, replay, session_list};
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    flags::Global,
     ops, project,
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, FactSheet},
@@ -112,8 +111,7 @@ pub(crate) enum SessionsCommand {
 }
 
 /// Runs the command `agentctl sessions`.
-pub(crate) async fn handle(global: &Global, command: SessionsCommand) -> anyhow::Result<Exit> {
-    let (daemon, json) = (daemon::connect(global).await?, global.json);
+pub(crate) async fn handle(daemon: Daemon, json: bool, command: SessionsCommand) -> anyhow::Result<Exit> {
     let find = async |name: &str| daemon.client.find_session(name).await.map(|id| id.to_string());
     match command {
         SessionsCommand::List(args) => session_list::list(&daemon, args, json).await,

@@ -24,14 +24,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::own_file;
-use crate::{
-    daemon::{self, Daemon},
-    exit::Exit,
-    failure::Failure,
-    flags::Global,
-    report, session,
-    terminal::TerminalStyle,
-};
+use crate::{daemon::Daemon, exit::Exit, failure::Failure, report, session, terminal::TerminalStyle};
 
 /// The arguments of `trace`.
 #[derive(Debug, Args)]
@@ -82,14 +75,13 @@ pub(crate) struct TraceArgs {
 }
 
 /// Runs the command `agentctl trace`.
-pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle(daemon: Daemon, json: bool, args: TraceArgs) -> anyhow::Result<Exit> {
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.follow {
-        return tree::follow(&daemon, session_id, global.json).await;
+        return tree::follow(&daemon, session_id, json).await;
     }
     if args.requests || args.request.is_some() || !args.diff.is_empty() {
-        return show_requests(&daemon, session_id, &args, global.json).await;
+        return show_requests(&daemon, session_id, &args, json).await;
     }
     let mut trees = turns(&events(&daemon.client, session_id).await?);
     let every = args.all || (args.html.is_some() && args.turn.is_none());
@@ -98,9 +90,9 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     }
     with_subagents(&daemon.client, &mut trees).await?;
     if let Some(path) = &args.html {
-        return write_page(&daemon, session_id, &trees, path, args.force, global.json).await;
+        return write_page(&daemon, session_id, &trees, path, args.force, json).await;
     }
-    report::show(global.json, &json!({ "session_id": session_id, "turns": trees }), || {
+    report::show(json, &json!({ "session_id": session_id, "turns": trees }), || {
         let look = TerminalStyle::detect();
         // Files and pipes have no width limit, but people also read the lines there.
         let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::DEFAULT_COLUMNS };

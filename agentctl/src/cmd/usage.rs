@@ -13,9 +13,9 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
-    daemon::{self, Daemon},
+    daemon::Daemon,
     exit::Exit,
-    flags::{Choice, Global, one_of},
+    flags::{Choice, one_of},
     report::{self, Table},
     terminal::{clean_line, money, note, number, paint},
 };
@@ -81,11 +81,11 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
 }
 
 /// Runs the command `agentctl usage`.
-pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(daemon: Daemon, json: bool, args: UsageArgs) -> anyhow::Result<Exit> {
     let default_query = if args.until.is_some() { UsageQuery::default() } else { last(DEFAULT_DAYS) };
     let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(default_query) };
-    let report = daemon::connect(global).await?.client.usage(&query).await?;
-    report::show(global.json, &report, || print(&report))
+    let report = daemon.client.usage(&query).await?;
+    report::show(json, &report, || print(&report))
 }
 
 fn print(report: &UsageReport) -> anyhow::Result<()> {
@@ -169,8 +169,7 @@ pub(crate) struct StatsArgs {
 }
 
 /// Runs the command `agentctl stats`.
-pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Result<Exit> {
-    let daemon = daemon::connect(global).await?;
+pub(crate) async fn handle_stats(daemon: Daemon, json: bool, args: StatsArgs) -> anyhow::Result<Exit> {
     if args.prometheus {
         return prometheus(&daemon).await;
     }
@@ -183,9 +182,13 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     let total = total(&days);
     let by_day = daemon.client.usage(&UsageQuery { by: UsageGrouping::Day, ..query }).await?;
     let output = json!({ "total": total, "days": days, "usage": usage, "usage_by_day": by_day });
-    report::show(global.json, &output, || {
-        if args.by_day { print_days(&days, &by_day) } else { print_counters(&total, &usage) }
-    })
+    report::show(
+        json,
+        &output,
+        || {
+            if args.by_day { print_days(&days, &by_day) } else { print_counters(&total, &usage) }
+        },
+    )
 }
 
 /// Sums the counters over all days.

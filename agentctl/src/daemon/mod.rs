@@ -266,31 +266,9 @@ const MAX_LOG_BYTES: u64 = 16 * 1024;
 
 /// Variables that the daemon inherits by name. No other variables are passed on, because the daemon outlives this
 /// terminal and also serves other clients.
-const INHERITED: [&str; 23] = [
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "MAX_MESSAGE_HISTORY",
-    "CANDLE_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-    "RUST_LOG",
-    "RUST_BACKTRACE",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-    "no_proxy",
-];
+const INHERITED: &str = "HOME USER LOGNAME PATH SHELL LANG LANGUAGE TZ TMPDIR MAX_MESSAGE_HISTORY CANDLE_NUM_THREADS \
+    RAYON_NUM_THREADS RUST_LOG RUST_BACKTRACE SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY HTTPS_PROXY http_proxy https_proxy \
+    ALL_PROXY all_proxy no_proxy";
 
 /// Prefixes of variables that the daemon inherits.
 const INHERITED_PREFIXES: [&str; 6] = ["AGENTD_", "MODEL_", "OTEL_", "XDG_", "LC_", "NO_PROXY"];
@@ -384,7 +362,7 @@ fn start_session(command: &mut Command) {
 
 fn is_inherited(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    INHERITED.contains(&name)
+    INHERITED.split(' ').any(|inherited| inherited == name)
         || INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || INHERITED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }

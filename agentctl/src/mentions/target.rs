@@ -236,16 +236,12 @@ impl Bundle {
         }
         if bundle.selections.len() > MAX_INPUT_PARTS {
             let left_out = bundle.selections.len() - MAX_INPUT_PARTS;
-            bundle.note(format!(
+            bundle.notes.push(format!(
                 "{left_out} of the mentioned line ranges are left out: a message can contain {MAX_INPUT_PARTS}"
             ));
             bundle.selections.truncate(MAX_INPUT_PARTS);
         }
         bundle
-    }
-
-    fn note(&mut self, note: String) {
-        self.notes.push(note);
     }
 }
 
@@ -268,7 +264,9 @@ impl Collector<'_> {
             // In the project, models can see hidden files anyway, and approvals protect these files.
             MentionTarget::Hidden(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is {named}")),
-                None => bundle.note(format!("#{written} is hidden and was not attached{}", self.source.hint(&written))),
+                None => bundle
+                    .notes
+                    .push(format!("#{written} is hidden and was not attached{}", self.source.hint(&written))),
             },
         }
     }
@@ -278,27 +276,28 @@ impl Collector<'_> {
             // The session already has access to the file, so tools work on the original.
             Some(named) => bundle.named.push(format!("#{written} is {named}")),
             None if self.may_leave_project() => bundle.copies.push(path.to_owned()),
-            None => bundle.note(self.outside_note(written)),
+            None => bundle.notes.push(self.outside_note(written)),
         }
     }
 
     fn lines(&self, written: &str, path: &Path, lines: LineRange, bundle: &mut Bundle) {
         let named = of_tools(path, self.mounts);
         if named.is_none() && !self.may_leave_project() {
-            return bundle.note(self.outside_note(written));
+            return bundle.notes.push(self.outside_note(written));
         }
         let uri = named.unwrap_or_else(|| path.display().to_string());
         match quote(path, lines) {
             Ok(Quote { lines, text, is_cut }) if uri.len() <= MAX_SELECTION_URI => {
                 if is_cut {
                     bundle
-                        .note(format!("#{written} is longer than {} KiB and was truncated", MAX_SELECTION_BYTES >> 10));
+                        .notes
+                        .push(format!("#{written} is longer than {} KiB and was truncated", MAX_SELECTION_BYTES >> 10));
                 }
                 bundle.selections.push(Selection { uri, lines: Some(lines), text });
             }
-            Ok(_) => bundle.note(format!("the path of #{written} is too long")),
+            Ok(_) => bundle.notes.push(format!("the path of #{written} is too long")),
             Err(problem) => {
-                bundle.note(format!("#{written}: {problem}"));
+                bundle.notes.push(format!("#{written}: {problem}"));
                 self.file(written, path, bundle);
             }
         }
@@ -323,13 +322,13 @@ impl Collector<'_> {
                 "#{written} matches more than {MAX_COPIES} files, which were not attached; -C DIR shows the model \
                  a whole folder"
             );
-            return bundle.note(note);
+            return bundle.notes.push(note);
         }
         if files.is_empty() {
-            return bundle.note(format!("#{written} has no files to attach"));
+            return bundle.notes.push(format!("#{written} has no files to attach"));
         }
         if !self.may_leave_project() {
-            return bundle.note(self.outside_note(written));
+            return bundle.notes.push(self.outside_note(written));
         }
         bundle.copies.extend(files.iter().cloned());
     }

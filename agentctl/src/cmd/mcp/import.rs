@@ -92,7 +92,7 @@ impl FoundServers {
         if let Err(reason) = translate(&mut entry, &self.workspace) {
             return self.skip(name, &reason);
         }
-        for key in server.keys().filter(|key| !SUPPORTED_KEYS.contains(&key.as_str())) {
+        for key in server.keys().filter(|key| !SUPPORTED_KEYS.split(' ').any(|supported| supported == *key)) {
             self.skip(&format!("{name}.{key}"), "agentd has no such setting");
         }
         if self.imported.iter().any(|other| other.name == valid_name) {
@@ -128,20 +128,7 @@ fn key_at(text: &str, from: usize, key: &str) -> Option<usize> {
 }
 
 /// Supported keys of a server.
-const SUPPORTED_KEYS: [&str; 12] = [
-    "args",
-    "command",
-    "cwd",
-    "disabled",
-    "env",
-    "headers",
-    "name",
-    "serverUrl",
-    "transport",
-    "type",
-    "url",
-    "description",
-];
+const SUPPORTED_KEYS: &str = "args command cwd disabled env headers name serverUrl transport type url description";
 
 /// Converts variables to the syntax of agentd. Inputs are replaced later. Fails for variables that only an editor can
 /// resolve.

@@ -57,8 +57,7 @@ impl LoggedRequests<'_> {
             output["request"]["body"] = now;
             output["new"] = json!(new);
             output["remarks"] = json!(remarks);
-            report::json(&output)?;
-            return Ok(Exit::Done);
+            return report::json(&output);
         }
         remarks.iter().for_each(|remark| note(&visible::line(remark)));
         let color = TerminalStyle::detect().out_color;
@@ -81,8 +80,8 @@ impl LoggedRequests<'_> {
         let names = (format!("request {}", numbers.0), format!("request {}", numbers.1));
         let diff = unified((&names.0, &names.1), &before, &now);
         if self.json {
-            report::json(&json!({ "session_id": self.session, "requests": [numbers.0, numbers.1], "diff": diff }))?;
-            return Ok(Exit::Done);
+            let output = json!({ "session_id": self.session, "requests": [numbers.0, numbers.1], "diff": diff });
+            return report::json(&output);
         }
         if diff.is_empty() {
             note("both requests have the same body");

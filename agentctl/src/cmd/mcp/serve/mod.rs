@@ -135,6 +135,9 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     }
 }
 
+/// Context of a tool call.
+type CallContext = RequestContext<RoleServer>;
+
 /// Maximum characters of a caller's name.
 const MAX_NAME: usize = 40;
 
@@ -154,11 +157,7 @@ struct AgentServer {
 
 impl AgentServer {
     /// Runs a tool call. Connects to the daemon in each call, so that a stopped daemon is restarted.
-    async fn call(
-        &self,
-        request: CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResponse> {
+    async fn call(&self, request: CallToolRequestParams, context: &CallContext) -> anyhow::Result<CallToolResponse> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         if let (Some(asked), "ask" | "answer") = (&request_state, name.as_ref()) {
             return self.resume(asked, input_responses, context).await;
@@ -185,7 +184,7 @@ impl AgentServer {
     }
 
     /// Waits until the caller cancels the call or disconnects.
-    async fn caller_gone(&self, context: &RequestContext<RoleServer>) {
+    async fn caller_gone(&self, context: &CallContext) {
         tokio::select! {
             () = context.ct.cancelled() => {}
             () = self.shutdown.cancelled() => {}
@@ -208,7 +207,7 @@ impl ServerHandler for AgentServer {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        _: CallContext,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(tools::all()))
     }
@@ -220,7 +219,7 @@ impl ServerHandler for AgentServer {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        context: CallContext,
     ) -> Result<CallToolResponse, ErrorData> {
         if self.get_tool(&request.name).is_none() {
             let name = report::cut(&clean_line(&request.name), MAX_NAME);
@@ -237,7 +236,7 @@ pub(super) fn caller_gone_error() -> Failure {
 }
 
 /// Returns the name of the caller for the audit log and questions.
-pub(super) fn caller(context: &RequestContext<RoleServer>) -> String {
+pub(super) fn caller(context: &CallContext) -> String {
     let name = context.client_info().map(|client| report::cut(&clean_line(&client.name), MAX_NAME));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("mcp: {name}"),

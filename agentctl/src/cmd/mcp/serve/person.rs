@@ -14,10 +14,10 @@ use rmcp::{
         CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest,
         InputRequiredResult, InputResponses,
     },
-    service::RequestContext,
 };
 use serde_json::{Value, json};
 
+use super::CallContext;
 use crate::{
     render::{
         asking,
@@ -54,7 +54,7 @@ pub(super) enum Person {
 
 impl Person {
     /// Returns the user of this client, if `approvals` allows it and the client supports forms.
-    pub(super) fn of(context: &RequestContext<RoleServer>, approvals: Approvals) -> Self {
+    pub(super) fn of(context: &CallContext, approvals: Approvals) -> Self {
         let capabilities = context.client_capabilities().and_then(|client| client.elicitation);
         // A client that declares elicitation without details supports forms.
         let shows_forms = capabilities.is_some_and(|asks| asks.form.is_some() || asks.url.is_none());

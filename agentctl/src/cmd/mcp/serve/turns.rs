@@ -10,14 +10,10 @@ use agentd_core::{
     turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
 };
 use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
-use rmcp::{
-    RoleServer,
-    model::{CallToolResponse, InputResponses},
-    service::RequestContext,
-};
+use rmcp::model::{CallToolResponse, InputResponses};
 
 use super::{
-    AgentServer, Progress, caller, caller_gone_error,
+    AgentServer, CallContext, Progress, caller, caller_gone_error,
     person::{Approvals, Person},
     send_progress,
     shown::{self, WaitingTurn},
@@ -53,11 +49,7 @@ enum FollowEnd {
 
 impl AgentServer {
     /// Starts a turn and follows it.
-    pub(super) async fn ask(
-        &self,
-        args: tools::Ask,
-        context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResponse> {
+    pub(super) async fn ask(&self, args: tools::Ask, context: &CallContext) -> anyhow::Result<CallToolResponse> {
         let folder = self.folder(args.folder.as_deref())?;
         if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
             let hint = "pass a task, or the session_id of an interrupted turn";
@@ -123,11 +115,7 @@ impl AgentServer {
     }
 
     /// Answers the interrupt that a turn waits for, and follows the turn.
-    pub(super) async fn answer(
-        &self,
-        args: tools::Answer,
-        context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResponse> {
+    pub(super) async fn answer(&self, args: tools::Answer, context: &CallContext) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
         let pending = self.access.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let (id, interrupt) = resolve(&args.interrupt_id, &pending)?;
@@ -158,7 +146,7 @@ impl AgentServer {
         &self,
         asked: &str,
         answers: Option<InputResponses>,
-        context: &RequestContext<RoleServer>,
+        context: &CallContext,
     ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
         let pending = self.access.within(&daemon.client, daemon.client.interrupts(None).await?).await;
@@ -189,7 +177,7 @@ impl AgentServer {
         answer: Answer,
         at: WaitingTurn,
         person: Person,
-        context: &RequestContext<RoleServer>,
+        context: &CallContext,
     ) -> anyhow::Result<CallToolResponse> {
         let client = caller(context);
         if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
@@ -276,7 +264,7 @@ impl AgentServer {
         mut at: WaitingTurn,
         mut person: Person,
         limit: Option<Duration>,
-        context: &RequestContext<RoleServer>,
+        context: &CallContext,
     ) -> anyhow::Result<CallToolResponse> {
         let cancels = limit.is_none() && self.access.has_turn(at.turn);
         let (mut progress, messages) = Progress::of(at.turn, at.seen);
