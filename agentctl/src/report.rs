@@ -15,6 +15,7 @@ use agentd_core::{
     visible,
 };
 use agentd_proto::client::SandboxState;
+use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ use crate::{
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<Exit> {
+pub(crate) fn json(value: &impl Serialize) -> Result<Exit> {
     print_json(serde_json::to_string_pretty(value)?)?;
     Ok(Exit::Done)
 }
@@ -37,11 +38,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn show(
-    as_json: bool,
-    value: &impl Serialize,
-    print: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Exit> {
+pub(crate) fn show(as_json: bool, value: &impl Serialize, print: impl FnOnce() -> Result<()>) -> Result<Exit> {
     if as_json {
         return json(value);
     }
@@ -53,7 +50,7 @@ pub(crate) fn show(
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> anyhow::Result<Exit> {
+pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> Result<Exit> {
     show(as_json, value, || {
         crate::terminal::note(text);
         Ok(())
@@ -64,7 +61,7 @@ pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> anyhow:
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Result<()> {
+pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> Result<()> {
     let mut out = anstream::stdout().lock();
     Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
@@ -105,16 +102,23 @@ impl FactSheet {
         values.into_iter().enumerate().for_each(|(at, value)| self.line(if at == 0 { name } else { "" }, value));
     }
 
+    /// Adds one line per problem, as an error if the problem is fatal.
+    pub(crate) fn problems(&mut self, problems: impl IntoIterator<Item = (bool, String)>) {
+        for (is_fatal, text) in problems {
+            self.line(if is_fatal { "error" } else { "warning" }, text);
+        }
+    }
+
     /// Prints all lines.
     ///
     /// # Errors
     /// Fails if standard output is closed.
-    pub(crate) fn print(self) -> anyhow::Result<()> {
+    pub(crate) fn print(self) -> Result<()> {
         lines(self.lines)
     }
 }
 
-fn print_json(json: String) -> anyhow::Result<()> {
+fn print_json(json: String) -> Result<()> {
     let mut line = visible::json(json);
     line.push('\n');
     let mut out = io::stdout().lock();
@@ -127,7 +131,7 @@ fn print_json(json: String) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
+pub(crate) fn json_line(value: &impl Serialize) -> Result<()> {
     print_json(serde_json::to_string(value)?)
 }
 
@@ -205,7 +209,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails if standard output is closed.
-    pub(crate) fn print(&self, if_empty: &str) -> anyhow::Result<()> {
+    pub(crate) fn print(&self, if_empty: &str) -> Result<()> {
         if self.rows.is_empty() {
             writeln!(anstream::stderr(), "{if_empty}")?;
             return Ok(());
@@ -306,6 +310,12 @@ pub(crate) fn choice_hint<T: ToString>(
 pub(crate) fn shell_word(word: &str, is_plain: impl Fn(char) -> bool) -> String {
     let needs_quotes = word.is_empty() || !word.chars().all(is_plain);
     if needs_quotes { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
+}
+
+/// Returns a code fence longer than any in the text.
+pub(crate) fn fence(text: &str) -> String {
+    let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '`').count()).max();
+    "`".repeat(longest.unwrap_or(0).max(2) + 1)
 }
 
 /// Formats a number with its noun, adding a plural `s`.

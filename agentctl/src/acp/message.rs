@@ -102,8 +102,9 @@ pub(super) struct InvalidMessage {
 }
 
 impl InvalidMessage {
-    fn new(id: RequestId, error: Error) -> Box<Self> {
-        Box::new(Self { id, error, is_answer: false })
+    /// Builds the error for a message without a usable id.
+    fn refused(reason: &str) -> Box<Self> {
+        Box::new(Self { id: RequestId::Null, error: invalid_request(reason), is_answer: false })
     }
 
     /// Builds the error for a line that cannot be parsed, with the id and the kind guessed from its beginning.
@@ -128,25 +129,20 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
     let value: Value =
         serde_json::from_slice(line).map_err(|error| InvalidMessage::within(line, invalid_json(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err(InvalidMessage::new(
-            RequestId::Null,
-            invalid_request("a message must be one JSON object, not a batch"),
-        ));
+        return Err(InvalidMessage::refused("a message must be one JSON object, not a batch"));
     };
-    let invalid_id =
-        |_| InvalidMessage::new(RequestId::Null, invalid_request("an id must be a string, an integer or null"));
+    let invalid_id = |_| InvalidMessage::refused("an id must be a string, an integer or null");
     let params = fields.remove("params").unwrap_or_default();
     let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(invalid_id)?;
     match (fields.remove("method"), id) {
         (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params }),
         (Some(Value::String(method)), None) => Ok(Message::Notification { method, params }),
         (Some(_), id) => {
-            Err(InvalidMessage::new(id.unwrap_or(RequestId::Null), invalid_request("the method is not a string")))
+            let error = invalid_request("the method is not a string");
+            Err(Box::new(InvalidMessage { id: id.unwrap_or(RequestId::Null), error, is_answer: false }))
         }
         (None, Some(id)) => answer(id, fields),
-        (None, None) => {
-            Err(InvalidMessage::new(RequestId::Null, invalid_request("the message has no method and no id")))
-        }
+        (None, None) => Err(InvalidMessage::refused("the message has no method and no id")),
     }
 }
 

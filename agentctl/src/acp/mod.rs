@@ -158,7 +158,7 @@ impl Requests {
         }
         let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
         if method == AGENT_METHOD_NAMES.session_prompt {
-            let request: PromptRequest = parse_params(params)?;
+            let request: PromptRequest = parse(params)?;
             let session = bridge.session(&request.session_id)?;
             let cancel = session.begin().ok_or_else(|| {
                 message::invalid_request("a prompt is already running in this session; wait for its end, or cancel it")
@@ -243,22 +243,18 @@ async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Re
 async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply> {
     let names = &AGENT_METHOD_NAMES;
     match method {
-        _ if method == names.initialize => reply(&open_session::initialize(bridge, &parse_params(params)?)),
-        _ if method == names.authenticate => reply(&open_session::authenticate(bridge, &parse_params(params)?).await?),
-        _ if method == names.session_new => opened_reply(open_session::new(bridge, &parse_params(params)?).await?),
-        _ if method == names.session_load => opened_reply(open_session::load(bridge, &parse_params(params)?).await?),
-        _ if method == names.session_resume => {
-            opened_reply(open_session::resume(bridge, &parse_params(params)?).await?)
-        }
+        _ if method == names.initialize => reply(&open_session::initialize(bridge, &parse(params)?)),
+        _ if method == names.authenticate => reply(&open_session::authenticate(bridge, &parse(params)?).await?),
+        _ if method == names.session_new => opened_reply(open_session::new(bridge, &parse(params)?).await?),
+        _ if method == names.session_load => opened_reply(open_session::load(bridge, &parse(params)?).await?),
+        _ if method == names.session_resume => opened_reply(open_session::resume(bridge, &parse(params)?).await?),
         _ if method == names.session_list => {
-            reply(&open_session::list(bridge, &parse_params(if params.is_null() { json!({}) } else { params })?).await?)
+            reply(&open_session::list(bridge, &parse(if params.is_null() { json!({}) } else { params })?).await?)
         }
-        _ if method == names.session_close => reply(&open_session::close(bridge, &parse_params(params)?).await?),
-        _ if method == names.session_delete => reply(&open_session::delete(bridge, &parse_params(params)?).await?),
-        _ if method == names.session_set_mode => reply(&bridge::set_mode(bridge, &parse_params(params)?).await?),
-        _ if method == names.session_set_config_option => {
-            reply(&bridge::set_option(bridge, &parse_params(params)?).await?)
-        }
+        _ if method == names.session_close => reply(&open_session::close(bridge, &parse(params)?).await?),
+        _ if method == names.session_delete => reply(&open_session::delete(bridge, &parse(params)?).await?),
+        _ if method == names.session_set_mode => reply(&bridge::set_mode(bridge, &parse(params)?).await?),
+        _ if method == names.session_set_config_option => reply(&bridge::set_option(bridge, &parse(params)?).await?),
         _ => Err(message::error_with_code(ErrorCode::MethodNotFound, format!("unknown method {method:?}")).into()),
     }
 }
@@ -271,7 +267,7 @@ fn opened_reply((response, session): (impl Serialize, OpenedSession)) -> Result<
     Ok(Reply { result: value(&response)?, session: Some(session) })
 }
 
-fn parse_params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+fn parse<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
     serde_json::from_value(params).map_err(|error| message::invalid_params(format!("invalid parameters: {error}")))
 }
 

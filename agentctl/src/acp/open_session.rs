@@ -90,11 +90,11 @@ pub(super) struct OpenedSession {
     pub(super) running: Option<(Daemon, SessionView)>,
 }
 
+/// Reply to a request that opens a session.
+type OpenReply<T> = Result<(T, OpenedSession)>;
+
 /// Creates a session with access to the editor's folder.
-pub(super) async fn new(
-    bridge: &Arc<Bridge>,
-    request: &NewSessionRequest,
-) -> Result<(NewSessionResponse, OpenedSession)> {
+pub(super) async fn new(bridge: &Arc<Bridge>, request: &NewSessionRequest) -> OpenReply<NewSessionResponse> {
     let folder = folder(&request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
     let project = mount::editor_folder(&folder.real, of_daemon);
@@ -133,16 +133,14 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
             notices.push(format!("{} cannot be read, so the session does not see it", display_path(path)));
             continue;
         };
+        let shown = display_path(&real);
         if folders.len() == MAX_FOLDERS {
-            notices.push(format!(
-                "the session does not see {}: the limit is {MAX_FOLDERS} further folders",
-                display_path(&real)
-            ));
+            notices.push(format!("the session does not see {shown}: the limit is {MAX_FOLDERS} further folders"));
             continue;
         }
         let first_parent = project.and_then(|project| project.path.parent());
         let Some(mount) = mount::further_folder(&real, first_parent, of_daemon) else {
-            notices.push(format!("{} is not a project folder, so the session does not see it", display_path(&real)));
+            notices.push(format!("{shown} is not a project folder, so the session does not see it"));
             continue;
         };
         let mut others = project.into_iter().chain(&folders);
@@ -152,8 +150,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
         match others.find(|other| other.path.starts_with(&real)) {
             Some(inner) => {
                 let inner = display_path(&inner.path);
-                notices
-                    .push(format!("{} contains {inner}, so the session does not see all of it", display_path(&real)));
+                notices.push(format!("{shown} contains {inner}, so the session does not see all of it"));
             }
             None => folders.push(mount),
         }
@@ -162,10 +159,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
 }
 
 /// Opens a session and sends its history before the response.
-pub(super) async fn load(
-    bridge: &Arc<Bridge>,
-    request: &LoadSessionRequest,
-) -> Result<(LoadSessionResponse, OpenedSession)> {
+pub(super) async fn load(bridge: &Arc<Bridge>, request: &LoadSessionRequest) -> OpenReply<LoadSessionResponse> {
     let LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     if let Some((daemon, view)) = &opened.running {
@@ -176,10 +170,7 @@ pub(super) async fn load(
 }
 
 /// Opens a session without sending its history, which the editor already has.
-pub(super) async fn resume(
-    bridge: &Arc<Bridge>,
-    request: &ResumeSessionRequest,
-) -> Result<(ResumeSessionResponse, OpenedSession)> {
+pub(super) async fn resume(bridge: &Arc<Bridge>, request: &ResumeSessionRequest) -> OpenReply<ResumeSessionResponse> {
     let ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     let response = ResumeSessionResponse::new().modes(opened.settings_offer.modes());
@@ -217,19 +208,15 @@ async fn reopen(
             ));
         }
     }
+    let here = display_path(&folder.real);
     // The user chooses the folders of a session; an editor must not add any.
     match &view.session.settings.project {
         Some(Mount { path, .. }) if *path != folder.real => {
-            notices.push(format!(
-                "this session works in {}, not in {}",
-                display_path(path),
-                display_path(&folder.real)
-            ));
+            notices.push(format!("this session works in {}, not in {here}", display_path(path)));
         }
         Some(Mount { writable: false, .. }) => {
             let id = short_id(view.session.summary.id);
-            let hint =
-                format!("`agentctl chat --session {id} -C {}:rw` lets it change files", display_path(&folder.real));
+            let hint = format!("`agentctl chat --session {id} -C {here}:rw` lets it change files");
             notices.push(format!("this session sees the folder read-only; {hint}"));
         }
         Some(_) => {}

@@ -90,8 +90,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Wraps a text in a code fence that it cannot close.
 pub(super) fn fenced(text: &str) -> String {
-    let longest = text.lines().map(|line| line.trim_start().bytes().take_while(|byte| *byte == b'`').count()).max();
-    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    let fence = report::fence(text);
     format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 

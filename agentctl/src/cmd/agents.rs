@@ -165,14 +165,19 @@ to models. @NAME in a prompt loads one.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
     /// List skills
-    List(SkillsSession),
+    List {
+        /// Session whose project skills are included: id, title, number in `sessions list`, or `last`
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+    },
     /// Show one skill and its SKILL.md
     Show {
         /// Name of the skill
         #[arg(value_name = "NAME")]
         name: String,
-        #[command(flatten)]
-        common: SkillsSession,
+        /// Session whose project skills are included: id, title, number in `sessions list`, or `last`
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
     },
     /// Check a skill; the exit code is 1 if it cannot be used
     Check {
@@ -191,13 +196,6 @@ pub(crate) enum SkillsCommand {
     },
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct SkillsSession {
-    /// Session whose project skills are included: id, title, number in `sessions list`, or `last`
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-}
-
 /// Runs the command `agentctl skills`.
 pub(crate) async fn handle_skills(
     Daemon { client, .. }: Daemon,
@@ -205,13 +203,13 @@ pub(crate) async fn handle_skills(
     command: SkillsCommand,
 ) -> anyhow::Result<Exit> {
     match command {
-        SkillsCommand::List(common) => {
-            let skills = client.skills(common.session.as_deref().unwrap_or_default()).await?;
+        SkillsCommand::List { session } => {
+            let skills = client.skills(session.as_deref().unwrap_or_default()).await?;
             report::show(json, &skills, || list_skills(&skills))
         }
-        SkillsCommand::Show { name, common } => {
+        SkillsCommand::Show { name, session } => {
             let name = name.trim_start_matches('@');
-            let found = client.skill(common.session.as_deref().unwrap_or_default(), name).await?;
+            let found = client.skill(session.as_deref().unwrap_or_default(), name).await?;
             report::show(json, &found, || {
                 print_skill(&found)?;
                 report::lines([""])?;
@@ -297,9 +295,7 @@ fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     if !skill.packages.is_empty() {
         facts.line("packages", format!("{} ({installed})", skill.packages.join(", ")));
     }
-    for problem in &found.problems {
-        facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
-    }
+    facts.problems(found.problems.iter().map(|problem| (problem.is_fatal, problem.to_string())));
     facts.line("usable", if found.usable { "yes" } else { "no" });
     facts.print()
 }

@@ -284,7 +284,7 @@ impl Markdown<'_> {
     /// Writes a code block. The fence is longer than any fence in the text.
     fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
         let text = clean(text);
-        let fence = fence(&text);
+        let fence = report::fence(&text);
         writeln!(self.out, "{fence}{language}\n{}\n{fence}\n", text.trim_end())
     }
 }
@@ -330,12 +330,6 @@ impl EventWriter for Markdown<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns a code fence longer than any in the text.
-fn fence(text: &str) -> String {
-    let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '`').count()).max();
-    "`".repeat(longest.unwrap_or(0).max(2) + 1)
 }
 
 fn code(name: &str) -> String {
@@ -448,8 +442,8 @@ mod tests {
 
     #[test]
     fn text_cannot_end_its_code_block() {
-        assert_eq!(fence("a"), "```");
-        assert_eq!(fence("x\n  ````rust\ny"), "`````");
+        assert_eq!(report::fence("a"), "```");
+        assert_eq!(report::fence("x\n  ````rust\ny"), "`````");
         assert_eq!(code("a`b\x1b[2J"), "`a'b`");
     }
 }

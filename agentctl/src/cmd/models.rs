@@ -52,13 +52,27 @@ enum ModelsCommand {
         slot: Slot,
     },
     /// Test a model with a few requests: tools, window, cache and more
-    Test(TestArgs),
+    #[command(after_help = "Examples:
+  agentctl models test
+  agentctl models test code
+  agentctl models test --json | jq '.[] | select(.state != \"ok\")'
+
+Sends the model a few short requests and a long one, twice. Checks whether it can be reached, calls tools, calls \
+several at once and needs its reasoning sent back; how large its window is; and whether its server silently truncates \
+long requests, caches prompts or rejects fields. Replaces what was learned about the model before.
+
+The exit code is 1 if a check fails.")]
+    Test {
+        /// Slot whose model is tested
+        #[arg(value_name = "SLOT", default_value_t)]
+        slot: Slot,
+    },
 }
 
 /// Runs the command `agentctl models`.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
     let shown = match args.command {
-        Some(ModelsCommand::Test(args)) => return test(global, args.slot).await,
+        Some(ModelsCommand::Test { slot }) => return test(global, slot).await,
         Some(ModelsCommand::Add(args)) => return add::handle(global, args).await,
         Some(ModelsCommand::Show { slot }) => Some(slot),
         None => None,
@@ -116,24 +130,6 @@ fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
         note(&turn::builtin_notice(daemon));
     }
     Ok(())
-}
-
-/// The arguments of `models test`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  agentctl models test
-  agentctl models test code
-  agentctl models test --json | jq '.[] | select(.state != \"ok\")'
-
-Sends the model a few short requests and a long one, twice. Checks whether it can be reached, calls tools, calls \
-several at once and needs its reasoning sent back; how large its window is; and whether its server silently truncates \
-long requests, caches prompts or rejects fields. Replaces what was learned about the model before.
-
-The exit code is 1 if a check fails.")]
-pub(crate) struct TestArgs {
-    /// Slot whose model is tested
-    #[arg(value_name = "SLOT", default_value_t)]
-    slot: Slot,
 }
 
 /// Tests the model of a slot and prints one line per check.

@@ -16,7 +16,7 @@ use agentd_core::{
     visible,
 };
 use agentd_proto::client::Client;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use tempfile::TempDir;
 
 use crate::{
@@ -60,16 +60,18 @@ pub(crate) enum PluginCommand {
         /// Folder of the plugin in SOURCE, if it has several
         #[arg(long, value_name = "DIR")]
         path: Option<String>,
-        #[command(flatten)]
-        consent: Consent,
+        /// Agree without asking
+        #[arg(long)]
+        yes: bool,
     },
     /// Agree to the current files of a plugin
     Approve {
         /// Name of the plugin
         #[arg(value_name = "PLUGIN")]
         plugin: String,
-        #[command(flatten)]
-        consent: Consent,
+        /// Agree without asking
+        #[arg(long)]
+        yes: bool,
     },
     /// Remove plugins with all their parts
     Remove {
@@ -77,13 +79,6 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "PLUGIN", required = true)]
         plugin: Vec<String>,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Consent {
-    /// Agree without asking
-    #[arg(long)]
-    yes: bool,
 }
 
 /// Runs the command `agentctl plugin`.
@@ -100,7 +95,7 @@ pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: P
             };
             report::show(json, &found, || report::lines(lines(&found)))
         }
-        PluginCommand::Add { source, path, consent } => {
+        PluginCommand::Add { source, path, yes } => {
             let repository = is_address(&source).then(|| fetch(&source)).transpose()?;
             let folder = repository.as_ref().map_or_else(|| PathBuf::from(&source), |(_, folder)| folder.clone());
             let folder = absolute(&path.as_ref().map_or(folder.clone(), |inner| folder.join(inner)))?;
@@ -116,9 +111,9 @@ pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: P
                 let text = format!("{} is already installed, unchanged", title(&found));
                 return report::note(json, &found, &text);
             }
-            ask_consent(json, &client, &found, &folder, &named, &consent).await
+            ask_consent(json, &client, &found, &folder, &named, yes).await
         }
-        PluginCommand::Approve { plugin, consent } => {
+        PluginCommand::Approve { plugin, yes } => {
             let found = client.plugin(&plugin).await?;
             if found.state == PluginState::Installed {
                 return report::note(json, &found, &format!("{} is unchanged", title(&found)));
@@ -127,7 +122,7 @@ pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: P
             let source = found.source.clone();
             // Loaded from the folder, to show its current content.
             let found = client.plugin_in(&folder).await?;
-            ask_consent(json, &client, &found, &folder, &source, &consent).await
+            ask_consent(json, &client, &found, &folder, &source, yes).await
         }
         PluginCommand::Remove { plugin } => {
             let mut removed = Vec::new();
@@ -155,12 +150,12 @@ async fn ask_consent(
     found: &PluginReport,
     folder: &str,
     source: &str,
-    consent: &Consent,
+    yes: bool,
 ) -> anyhow::Result<Exit> {
     for line in lines(found) {
         note(&line);
     }
-    if !consent.yes {
+    if !yes {
         if !is_attended() {
             let hint = "run it in a terminal, or add --yes";
             anyhow::bail!(Failure::usage(format!("nothing was added: {} needs your consent", title(found))).hint(hint));
@@ -312,9 +307,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
     }
     facts.each("changed", report.changes.iter().take(MAX_CHANGES).map(project::change));
     facts.each("changed", more(report.changes.len(), MAX_CHANGES));
-    for problem in &report.problems {
-        facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
-    }
+    facts.problems(report.problems.iter().map(|problem| (problem.is_fatal, problem.to_string())));
     facts.lines
 }
 

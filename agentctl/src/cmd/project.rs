@@ -111,9 +111,7 @@ fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     if !found.ignored.is_empty() {
         facts.line("ignored", format!("{} (never read from a project)", found.ignored.join(", ")));
     }
-    for problem in &found.problems {
-        facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
-    }
+    facts.problems(found.problems.iter().map(|problem| (problem.is_fatal, problem.to_string())));
     facts.print()
 }
 

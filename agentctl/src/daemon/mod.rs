@@ -274,7 +274,7 @@ const INHERITED: &str = "HOME USER LOGNAME PATH SHELL LANG LANGUAGE TZ TMPDIR MA
 const INHERITED_PREFIXES: [&str; 6] = ["AGENTD_", "MODEL_", "OTEL_", "XDG_", "LC_", "NO_PROXY"];
 
 /// Suffixes of variables that the daemon inherits: keys that configuration files refer to.
-const INHERITED_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+pub(crate) const INHERITED_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
 /// Variables with a path that must be made absolute.
 const PATH_VARIABLES: [&str; 2] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR"];

@@ -10,6 +10,7 @@ use agentd_core::{
     turn::{StartTurn, StopReason, TurnResult},
 };
 use agentd_proto::client::{SessionChoice, StartRequest};
+use anyhow::Result;
 use serde_json::json;
 
 use crate::{
@@ -53,7 +54,7 @@ pub(crate) async fn compact(
     shown: bool,
     signals: &mut Signals,
     keyboard: &Keyboard,
-) -> anyhow::Result<CompactOutcome> {
+) -> Result<CompactOutcome> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
         start: StartTurn { compact: Some(strategy), ..daemon.turn(None) },
@@ -73,7 +74,7 @@ impl CompactOutcome {
     ///
     /// # Errors
     /// Fails if standard output is closed.
-    pub(crate) fn print(&self) -> anyhow::Result<()> {
+    pub(crate) fn print(&self) -> Result<()> {
         let look = TerminalStyle::detect();
         match &self.report {
             Some(report) => report::lines(lines(report, look.out_color))?,
@@ -119,12 +120,7 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if standard output is closed.
-pub(crate) fn report_undone(
-    session: SessionId,
-    window: Window,
-    undone: &CompactionReport,
-    json: bool,
-) -> anyhow::Result<Exit> {
+pub(crate) fn report_undone(session: SessionId, window: Window, undone: &CompactionReport, json: bool) -> Result<Exit> {
     let CompactionReport { messages_before, tokens_before, .. } = undone;
     let tokens = short(*tokens_before);
     report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {

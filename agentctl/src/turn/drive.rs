@@ -16,6 +16,7 @@ use agentd_core::{
     turn::{StopReason, TurnResult},
     visible,
 };
+use anyhow::Result;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
@@ -81,7 +82,7 @@ pub(crate) async fn drive<L: Line>(
     line: &mut L,
     renderer: &mut dyn Renderer,
     person: Person<'_>,
-) -> anyhow::Result<Option<TurnResult>> {
+) -> Result<Option<TurnResult>> {
     let Person { asker, signals, keyboard, may_steer, attention, is_guest } = person;
     let hold = keyboard.hold_ahead();
     let mut driver = Driver {
@@ -145,11 +146,7 @@ struct Driver<'a, L> {
 }
 
 impl<L: Line> Driver<'_, L> {
-    async fn follow(
-        &mut self,
-        renderer: &mut dyn Renderer,
-        asker: &mut dyn Asker,
-    ) -> anyhow::Result<Option<TurnResult>> {
+    async fn follow(&mut self, renderer: &mut dyn Renderer, asker: &mut dyn Asker) -> Result<Option<TurnResult>> {
         // Text typed before the start of the turn is sent to this turn.
         self.steer(renderer).await?;
         let mut last = None;
@@ -196,7 +193,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Returns the next event. Queued events come first.
-    async fn next(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
+    async fn next(&mut self, renderer: &mut dyn Renderer) -> Result<Option<Event>> {
         if let Some(event) = self.backlog.pop_front() {
             return Ok(Some(event));
         }
@@ -258,14 +255,14 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Leaves a turn that continues in the daemon.
-    fn leave(&self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
+    fn leave(&self, renderer: &mut dyn Renderer) -> Result<Option<Event>> {
         renderer.leave()?;
         renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
         Ok(None)
     }
 
     /// Sends typed text to the turn. Rejected text is sent after the end of the turn.
-    async fn steer(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+    async fn steer(&mut self, renderer: &mut dyn Renderer) -> Result<()> {
         while let Some(text) = self.keyboard.typed(TypeAhead::next_steer) {
             self.send_steer(text, renderer).await?;
         }
@@ -280,7 +277,7 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    async fn send_steer(&mut self, text: String, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+    async fn send_steer(&mut self, text: String, renderer: &mut dyn Renderer) -> Result<()> {
         let (mut is_sent, mut end_signal) = (false, None);
         if !self.cancelled && (self.may_steer)(&text) {
             let mut steer = std::pin::pin!(self.line.steer(text.clone()));
@@ -302,7 +299,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Switches the session to its next mode, which applies from the turn's next call on.
-    async fn next_mode(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+    async fn next_mode(&mut self, renderer: &mut dyn Renderer) -> Result<()> {
         tokio::select! {
             biased;
             signal = self.signals.next() => self.on_end_signal(signal, renderer).await,
@@ -314,7 +311,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Cancels the turn. Leaves the turn if it was cancelled before or should continue.
-    async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+    async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> Result<()> {
         if self.cancelled {
             return Err(self.abandoned_error("left before the turn ended").into());
         }
@@ -356,12 +353,7 @@ impl<L: Line> Driver<'_, L> {
 
     /// Sends the user's answer. Returns true if the question is settled. A late answer does not fail the turn. If the
     /// daemon rejects the answer, such as an edit that the rules deny, the question stays open.
-    async fn answer(
-        &mut self,
-        interrupt: &Interrupt,
-        answer: Answer,
-        renderer: &mut dyn Renderer,
-    ) -> anyhow::Result<bool> {
+    async fn answer(&mut self, interrupt: &Interrupt, answer: Answer, renderer: &mut dyn Renderer) -> Result<bool> {
         let Err(failure) = self.line.answer(interrupt.id, answer).await else { return Ok(true) };
         let id = short_id(interrupt.id);
         renderer.note(&match failure.kind {
@@ -373,12 +365,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Asks the user, unless another client answers first. Returns false if the user left the question open.
-    async fn ask(
-        &mut self,
-        interrupt: &Interrupt,
-        renderer: &mut dyn Renderer,
-        asker: &mut dyn Asker,
-    ) -> anyhow::Result<bool> {
+    async fn ask(&mut self, interrupt: &Interrupt, renderer: &mut dyn Renderer, asker: &mut dyn Asker) -> Result<bool> {
         if self.cancelled
             || self.backlog.iter().any(|event| settles(event, interrupt))
             || !self.asked.insert(interrupt.id)

@@ -201,9 +201,6 @@ impl UnitFile {
     }
 }
 
-/// Suffixes of variables that the model configuration reads.
-const VARIABLE_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
-
 /// Prefix of variables that configure models.
 const MODEL_PREFIX: &str = "MODEL_";
 
@@ -234,7 +231,7 @@ pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
 
 fn is_wanted(name: &str) -> bool {
     let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    is_name && (name.starts_with(MODEL_PREFIX) || VARIABLE_SUFFIXES.iter().any(|end| name.ends_with(end)))
+    is_name && (name.starts_with(MODEL_PREFIX) || daemon::INHERITED_SUFFIXES.iter().any(|end| name.ends_with(end)))
 }
 
 /// Returns the text with these variables appended and their old lines removed.

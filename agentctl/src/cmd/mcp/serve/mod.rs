@@ -86,9 +86,7 @@ pub(crate) struct ServeArgs {
 pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<Exit> {
     let project = args.project.as_ref().map(MountArg::resolve).transpose()?;
     if std::io::stdin().is_terminal() {
-        crate::terminal::note(
-            "waiting for an MCP client on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
-        );
+        note("waiting for an MCP client on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)");
     }
     let shutdown = CancellationToken::new();
     let mut signals = Signals::listen(AtEnd::Cancel)?;

@@ -186,7 +186,7 @@ impl AgentServer {
         daemon.client.answer(id, &answer, &client).await?;
         let others = daemon.client.interrupts(Some(&at.session.to_string())).await?;
         if !others.is_empty() {
-            return Ok(self.waiting_response(at, &others, NEEDS_ANSWER, &person));
+            return Ok(self.wait_response(at, &others, NEEDS_ANSWER, &person));
         }
         let line = SocketLine::attach(daemon, at.session, at.seen).await?.with_client_name(client);
         self.follow(daemon, line, at, person, None, context).await
@@ -291,27 +291,21 @@ impl AgentServer {
             }
             Some(None) => {
                 let pending = daemon.client.interrupts(Some(&at.session.to_string())).await?;
-                Ok(self.waiting_response(at, &pending, STILL_WAITS, &person))
+                Ok(self.wait_response(at, &pending, STILL_WAITS, &person))
             }
             Some(Some(end)) => Ok(match end? {
                 FollowEnd::Ended(result) => {
                     self.access.record_end(at.turn);
                     shown::ended(at.session, &result).into()
                 }
-                FollowEnd::Waits(pending) => self.waiting_response(at, &pending, NEEDS_ANSWER, &person),
+                FollowEnd::Waits(pending) => self.wait_response(at, &pending, NEEDS_ANSWER, &person),
             }),
         }
     }
 
     /// Returns a form for the user, or else the interrupts that the turn waits for. Stores the position to continue
     /// from.
-    fn waiting_response(
-        &self,
-        at: WaitingTurn,
-        pending: &[Interrupt],
-        note: &str,
-        person: &Person,
-    ) -> CallToolResponse {
+    fn wait_response(&self, at: WaitingTurn, pending: &[Interrupt], note: &str, person: &Person) -> CallToolResponse {
         for interrupt in pending {
             self.waiting_turns.remember(interrupt.id, at);
         }
