@@ -103,7 +103,7 @@ pub(super) struct InvalidMessage {
 
 impl InvalidMessage {
     /// Builds the error for a message without a usable id.
-    fn refused(reason: &str) -> Box<Self> {
+    fn refusal(reason: &str) -> Box<Self> {
         Box::new(Self { id: RequestId::Null, error: invalid_request(reason), is_answer: false })
     }
 
@@ -129,9 +129,9 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
     let value: Value =
         serde_json::from_slice(line).map_err(|error| InvalidMessage::within(line, invalid_json(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err(InvalidMessage::refused("a message must be one JSON object, not a batch"));
+        return Err(InvalidMessage::refusal("a message must be one JSON object, not a batch"));
     };
-    let invalid_id = |_| InvalidMessage::refused("an id must be a string, an integer or null");
+    let invalid_id = |_| InvalidMessage::refusal("an id must be a string, an integer or null");
     let params = fields.remove("params").unwrap_or_default();
     let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(invalid_id)?;
     match (fields.remove("method"), id) {
@@ -142,7 +142,7 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
             Err(Box::new(InvalidMessage { id: id.unwrap_or(RequestId::Null), error, is_answer: false }))
         }
         (None, Some(id)) => answer(id, fields),
-        (None, None) => Err(InvalidMessage::refused("the message has no method and no id")),
+        (None, None) => Err(InvalidMessage::refusal("the message has no method and no id")),
     }
 }
 

@@ -133,14 +133,14 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
             notices.push(format!("{} cannot be read, so the session does not see it", display_path(path)));
             continue;
         };
-        let shown = display_path(&real);
+        let name = display_path(&real);
         if folders.len() == MAX_FOLDERS {
-            notices.push(format!("the session does not see {shown}: the limit is {MAX_FOLDERS} further folders"));
+            notices.push(format!("the session does not see {name}: the limit is {MAX_FOLDERS} further folders"));
             continue;
         }
         let first_parent = project.and_then(|project| project.path.parent());
         let Some(mount) = mount::further_folder(&real, first_parent, of_daemon) else {
-            notices.push(format!("{shown} is not a project folder, so the session does not see it"));
+            notices.push(format!("{name} is not a project folder, so the session does not see it"));
             continue;
         };
         let mut others = project.into_iter().chain(&folders);
@@ -150,7 +150,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
         match others.find(|other| other.path.starts_with(&real)) {
             Some(inner) => {
                 let inner = display_path(&inner.path);
-                notices.push(format!("{shown} contains {inner}, so the session does not see all of it"));
+                notices.push(format!("{name} contains {inner}, so the session does not see all of it"));
             }
             None => folders.push(mount),
         }
@@ -208,15 +208,15 @@ async fn reopen(
             ));
         }
     }
-    let here = display_path(&folder.real);
+    let folder_name = display_path(&folder.real);
     // The user chooses the folders of a session; an editor must not add any.
     match &view.session.settings.project {
         Some(Mount { path, .. }) if *path != folder.real => {
-            notices.push(format!("this session works in {}, not in {here}", display_path(path)));
+            notices.push(format!("this session works in {}, not in {folder_name}", display_path(path)));
         }
         Some(Mount { writable: false, .. }) => {
             let id = short_id(view.session.summary.id);
-            let hint = format!("`agentctl chat --session {id} -C {here}:rw` lets it change files");
+            let hint = format!("`agentctl chat --session {id} -C {folder_name}:rw` lets it change files");
             notices.push(format!("this session sees the folder read-only; {hint}"));
         }
         Some(_) => {}

@@ -362,7 +362,7 @@ fn start_session(command: &mut Command) {
 
 fn is_inherited(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    INHERITED.split(' ').any(|inherited| inherited == name)
+    INHERITED.split(' ').any(|variable| variable == name)
         || INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || INHERITED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }

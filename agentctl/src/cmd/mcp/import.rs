@@ -92,7 +92,7 @@ impl FoundServers {
         if let Err(reason) = translate(&mut entry, &self.workspace) {
             return self.skip(name, &reason);
         }
-        for key in server.keys().filter(|key| !SUPPORTED_KEYS.split(' ').any(|supported| supported == *key)) {
+        for key in server.keys().filter(|key| !SUPPORTED_KEYS.split(' ').any(|known_key| known_key == *key)) {
             self.skip(&format!("{name}.{key}"), "agentd has no such setting");
         }
         if self.imported.iter().any(|other| other.name == valid_name) {
