@@ -98,12 +98,7 @@ struct Members {
 
 impl Members {
     /// Processes the next member. Returns true if this was the last member.
-    fn take<U: Unpack, R: Read>(
-        &mut self,
-        name: &str,
-        mut entry: Entry<'_, R>,
-        into: &mut U,
-    ) -> Result<bool, U::Error> {
+    fn take<U: Unpack>(&mut self, name: &str, mut entry: Entry<'_, impl Read>, into: &mut U) -> Result<bool, U::Error> {
         if self.hashes.is_empty() && name != MANIFEST {
             return Err(ArchiveError::Foreign("it does not start with a manifest").into());
         }
@@ -279,10 +274,7 @@ fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Ent
         let mut entry = entry.map_err(read_error)?;
         match entry.header().entry_type() {
             EntryType::Regular => {
-                let name = match long_name {
-                    Some(name) => name,
-                    None => text(entry.path_bytes().into_owned())?,
-                };
+                let name = long_name.map_or_else(|| text(entry.path_bytes().into_owned()), Ok)?;
                 return Ok(Some((name, entry)));
             }
             EntryType::GNULongName if long_name.is_none() && entry.size() <= MAX_NAME => {
@@ -292,9 +284,7 @@ fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Ent
                 long_name = Some(text(name)?);
             }
             EntryType::GNULongName => return Err(ArchiveError::Hostile("a name in it is too long".to_owned())),
-            EntryType::Symlink | EntryType::Link => {
-                return Err(ArchiveError::Hostile("it contains a link".to_owned()));
-            }
+            EntryType::Symlink | EntryType::Link => return Err(ArchiveError::Hostile("it contains a link".to_owned())),
             _ => return Err(ArchiveError::Hostile("it contains a non-regular file".to_owned())),
         }
     }

@@ -134,15 +134,9 @@ impl CodeFolder {
             CodeQuestion::Outline { path } => CodeAnswer::Outline(self.outline(path)),
             CodeQuestion::Map { max_tokens } => CodeAnswer::Map(self.map(*max_tokens)),
         };
-        let (is_truncated, is_partial) = (self.is_truncated, self.is_partial);
-        let index = CodeIndexState {
-            files: self.index.paths().count(),
-            within,
-            skipped: self.skipped.len(),
-            unread,
-            is_truncated,
-            is_partial,
-        };
+        let (files, skipped) = (self.index.paths().count(), self.skipped.len());
+        let Self { is_truncated, is_partial, .. } = *self;
+        let index = CodeIndexState { files, within, skipped, unread, is_truncated, is_partial };
         CodeReply { answer, index }
     }
 

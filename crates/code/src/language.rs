@@ -132,8 +132,8 @@ impl Grammar {
             let Some(kind) = grammar.node_kind_for_id(id).filter(|_| grammar.node_kind_is_named(id)) else {
                 return Role::Other;
             };
-            match table.iter().find(|(name, ..)| *name == kind) {
-                Some((_, symbol, rule)) => Role::Definition(*symbol, *rule),
+            match table.iter().find(|(.., names)| names.split(' ').any(|name| name == kind)) {
+                Some((symbol, rule, _)) => Role::Definition(*symbol, *rule),
                 None if is_identifier(language, kind) => Role::Identifier,
                 None => Role::Other,
             }
@@ -166,110 +166,87 @@ pub(crate) enum NameRule {
     OuterAssignment,
 }
 
-type Kinds = &'static [(&'static str, SymbolKind, NameRule)];
+type Kinds = &'static [(SymbolKind, NameRule, &'static str)];
 
 const RUST: Kinds = &[
-    ("function_item", Function, Name),
-    ("function_signature_item", Function, Name),
-    ("struct_item", Struct, Name),
-    ("union_item", Struct, Name),
-    ("enum_item", Enum, Name),
-    ("trait_item", Interface, Name),
-    ("impl_item", Impl, NameRule::Type),
-    ("mod_item", Module, NameWithBody),
-    ("macro_definition", Macro, Name),
-    ("const_item", Constant, Name),
-    ("static_item", Constant, Name),
-    ("type_item", Type, Name),
-    ("associated_type", Type, Name),
+    (Function, Name, "function_item function_signature_item"),
+    (Struct, Name, "struct_item union_item"),
+    (Enum, Name, "enum_item"),
+    (Interface, Name, "trait_item"),
+    (Impl, NameRule::Type, "impl_item"),
+    (Module, NameWithBody, "mod_item"),
+    (Macro, Name, "macro_definition"),
+    (Constant, Name, "const_item static_item"),
+    (Type, Name, "type_item associated_type"),
 ];
 
 const PYTHON: Kinds = &[
-    ("function_definition", Function, Name),
-    ("class_definition", Class, Name),
-    ("assignment", Constant, OuterAssignment),
+    (Function, Name, "function_definition"),
+    (Class, Name, "class_definition"),
+    (Constant, OuterAssignment, "assignment"),
 ];
 
 const JAVASCRIPT: Kinds = &[
-    ("function_declaration", Function, Name),
-    ("generator_function_declaration", Function, Name),
-    ("class_declaration", Class, Name),
-    ("method_definition", Method, Name),
-    ("variable_declarator", Constant, Variable),
-    ("assignment_expression", Function, Assigned),
-    ("function_signature", Function, Name),
-    ("method_signature", Method, Name),
-    ("abstract_method_signature", Method, Name),
-    ("abstract_class_declaration", Class, Name),
-    ("interface_declaration", Interface, Name),
-    ("type_alias_declaration", Type, Name),
-    ("enum_declaration", Enum, Name),
-    ("internal_module", Module, Name),
-    ("module", Module, Name),
+    (Function, Name, "function_declaration generator_function_declaration function_signature"),
+    (Class, Name, "class_declaration abstract_class_declaration"),
+    (Method, Name, "method_definition method_signature abstract_method_signature"),
+    (Constant, Variable, "variable_declarator"),
+    (Function, Assigned, "assignment_expression"),
+    (Interface, Name, "interface_declaration"),
+    (Type, Name, "type_alias_declaration"),
+    (Enum, Name, "enum_declaration"),
+    (Module, Name, "internal_module module"),
 ];
 
 const GO: Kinds = &[
-    ("function_declaration", Function, Name),
-    ("method_declaration", Method, Name),
-    ("method_elem", Method, Name),
-    ("type_spec", Type, Name),
-    ("type_alias", Type, Name),
-    ("const_spec", Constant, Variable),
-    ("var_spec", Constant, Variable),
+    (Function, Name, "function_declaration"),
+    (Method, Name, "method_declaration method_elem"),
+    (Type, Name, "type_spec type_alias"),
+    (Constant, Variable, "const_spec var_spec"),
 ];
 
 const JAVA: Kinds = &[
-    ("class_declaration", Class, Name),
-    ("interface_declaration", Interface, Name),
-    ("annotation_type_declaration", Interface, Name),
-    ("enum_declaration", Enum, Name),
-    ("record_declaration", Class, Name),
-    ("method_declaration", Method, Name),
-    ("constructor_declaration", Method, Name),
-    ("enum_constant", Constant, Name),
+    (Class, Name, "class_declaration record_declaration"),
+    (Interface, Name, "interface_declaration annotation_type_declaration"),
+    (Enum, Name, "enum_declaration"),
+    (Method, Name, "method_declaration constructor_declaration"),
+    (Constant, Name, "enum_constant"),
 ];
 
 const C: Kinds = &[
-    ("function_definition", Function, Declarator),
-    ("struct_specifier", Struct, NameWithBody),
-    ("union_specifier", Struct, NameWithBody),
-    ("enum_specifier", Enum, NameWithBody),
-    ("class_specifier", Class, NameWithBody),
-    ("namespace_definition", Module, Name),
-    ("concept_definition", Interface, Name),
-    ("alias_declaration", Type, Name),
-    ("type_definition", Type, Declarator),
-    ("preproc_def", Macro, Name),
-    ("preproc_function_def", Macro, Name),
+    (Function, Declarator, "function_definition"),
+    (Struct, NameWithBody, "struct_specifier union_specifier"),
+    (Enum, NameWithBody, "enum_specifier"),
+    (Class, NameWithBody, "class_specifier"),
+    (Module, Name, "namespace_definition"),
+    (Interface, Name, "concept_definition"),
+    (Type, Name, "alias_declaration"),
+    (Type, Declarator, "type_definition"),
+    (Macro, Name, "preproc_def preproc_function_def"),
 ];
 
 const C_SHARP: Kinds = &[
-    ("class_declaration", Class, Name),
-    ("struct_declaration", Struct, Name),
-    ("record_declaration", Class, Name),
-    ("interface_declaration", Interface, Name),
-    ("enum_declaration", Enum, Name),
-    ("delegate_declaration", Type, Name),
-    ("method_declaration", Method, Name),
-    ("constructor_declaration", Method, Name),
-    ("property_declaration", Method, Name),
-    ("local_function_statement", Function, Name),
-    ("namespace_declaration", Module, Name),
+    (Class, Name, "class_declaration record_declaration"),
+    (Struct, Name, "struct_declaration"),
+    (Interface, Name, "interface_declaration"),
+    (Enum, Name, "enum_declaration"),
+    (Type, Name, "delegate_declaration"),
+    (Method, Name, "method_declaration constructor_declaration property_declaration"),
+    (Function, Name, "local_function_statement"),
+    (Module, Name, "namespace_declaration"),
 ];
 
 const PHP: Kinds = &[
-    ("class_declaration", Class, Name),
-    ("interface_declaration", Interface, Name),
-    ("trait_declaration", Interface, Name),
-    ("enum_declaration", Enum, Name),
-    ("function_definition", Function, Name),
-    ("method_declaration", Method, Name),
+    (Class, Name, "class_declaration"),
+    (Interface, Name, "interface_declaration trait_declaration"),
+    (Enum, Name, "enum_declaration"),
+    (Function, Name, "function_definition"),
+    (Method, Name, "method_declaration"),
 ];
 
-const RUBY: Kinds =
-    &[("class", Class, Name), ("module", Module, Name), ("method", Method, Name), ("singleton_method", Method, Name)];
+const RUBY: Kinds = &[(Class, Name, "class"), (Module, Name, "module"), (Method, Name, "method singleton_method")];
 
-const BASH: Kinds = &[("function_definition", Function, Name)];
+const BASH: Kinds = &[(Function, Name, "function_definition")];
 
 /// Node kinds for names in most languages.
 const IDENTIFIERS: &str = "identifier type_identifier field_identifier property_identifier private_property_identifier \

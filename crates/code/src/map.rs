@@ -320,10 +320,8 @@ impl<'index> Graph<'index> {
             if weight <= 0.0 || definers.iter().any(|definer| definer.file == slot) {
                 continue;
             }
-            let is_kin = |definer: &&Definer| match (file.language, definer.language) {
-                (Some(own), Some(other)) => own.is_kin(other),
-                _ => false,
-            };
+            let is_kin =
+                |definer: &&Definer| file.language.zip(definer.language).is_some_and(|(own, other)| own.is_kin(other));
             for definer in definers.iter().filter(is_kin) {
                 visit(*definer, weight);
             }

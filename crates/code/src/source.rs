@@ -32,20 +32,12 @@ impl Parser {
     pub fn parse<'text>(&mut self, path: &'text str, text: &'text str) -> SourceFile<'text> {
         let language = Language::of_path(path);
         let grammar = language.and_then(Language::grammar);
-        let tree = match (language, grammar) {
-            (Some(language), Some(grammar)) if text.len() <= MAX_PARSED => self.tree(language, grammar, text),
-            _ => None,
-        };
-        let tree = match (tree, grammar) {
-            (Some(tree), Some(grammar)) if language == Some(Language::Rust) => {
-                Some(self.reparse_macros(grammar, text, tree))
-            }
-            (tree, _) => tree,
-        };
-        let tags = match (tree, grammar) {
-            (Some(tree), Some(grammar)) => tags(&tree, grammar, text),
-            _ => Tags::default(),
-        };
+        let parsed = language.zip(grammar).filter(|_| text.len() <= MAX_PARSED).and_then(|(language, grammar)| {
+            let tree = self.tree(language, grammar, text)?;
+            let tree = if language == Language::Rust { self.reparse_macros(grammar, text, tree) } else { tree };
+            Some(tags(&tree, grammar, text))
+        });
+        let tags = parsed.unwrap_or_default();
         let lines = Lines::new(text);
         let spans = split_at_definitions(&lines, &tags.definitions);
         SourceFile { path, text, language, tags, spans, lines }

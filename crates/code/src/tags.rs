@@ -104,13 +104,10 @@ fn define(
     let (start, end) = (node.start_position(), node.end_position());
     // The node of a preprocessor line ends at the start of the next row.
     let last_row = if end.column == 0 && end.row > start.row { end.row - 1 } else { end.row };
-    let definition = Definition {
-        name: name.to_owned(),
-        kind: if is_method { SymbolKind::Method } else { kind },
-        first_line: line(start.row),
-        last_line: line(last_row),
-        depth: u32::try_from(around.len()).unwrap_or(u32::MAX),
-    };
+    let kind = if is_method { SymbolKind::Method } else { kind };
+    let (first_line, last_line) = (line(start.row), line(last_row));
+    let depth = u32::try_from(around.len()).unwrap_or(u32::MAX);
+    let definition = Definition { name: name.to_owned(), kind, first_line, last_line, depth };
     (!name.is_empty()).then_some((definition, range.start))
 }
 

@@ -49,13 +49,9 @@ impl IndexHandle {
     pub async fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let (queue, is_open) = writer::start(config)?;
         let shared = is_open.await.map_err(|_| IndexError::Closed)??;
-        Ok(Self {
-            shared,
-            queue,
-            locks: Arc::default(),
-            queries: Arc::new(Semaphore::new(MAX_QUERIES)),
-            scans: Arc::new(Semaphore::new(MAX_SCANS)),
-        })
+        let turns = |most| Arc::new(Semaphore::new(most));
+        let (queries, scans) = (turns(MAX_QUERIES), turns(MAX_SCANS));
+        Ok(Self { shared, queue, locks: Arc::default(), queries, scans })
     }
 
     /// Returns the folder of the index files.

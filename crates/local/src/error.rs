@@ -19,20 +19,18 @@ pub(crate) enum LoadError {
 
 impl From<LoadError> for ModelError {
     fn from(error: LoadError) -> Self {
-        let (kind, hint) = match &error {
-            LoadError::Missing { .. } => (ErrorKind::NotFound, "run `make model`, or name a model in models.yaml"),
-            LoadError::Unreadable { .. } => (
-                ErrorKind::Configuration,
-                "make the file readable for the daemon, or name another model in models.yaml",
-            ),
-            LoadError::Damaged { .. } => {
-                (ErrorKind::Configuration, "remove the file and run `make model`, or name a model in models.yaml")
+        let is_missing = matches!(error, LoadError::Missing { .. });
+        let kind = if is_missing { ErrorKind::NotFound } else { ErrorKind::Configuration };
+        let hint = match &error {
+            LoadError::Missing { .. } => "run `make model`, or name a model in models.yaml",
+            LoadError::Unreadable { .. } => {
+                "make the file readable for the daemon, or name another model in models.yaml"
             }
-            LoadError::Unsupported { .. } => (
-                ErrorKind::Configuration,
+            LoadError::Damaged { .. } => "remove the file and run `make model`, or name a model in models.yaml",
+            LoadError::Unsupported { .. } => {
                 "the built-in engine runs GGUF files of the Llama family; name such a file, or a model server, in \
-                 models.yaml",
-            ),
+                    models.yaml"
+            }
         };
         Self::new(kind, error.to_string()).with_hint(hint).with_source(error)
     }

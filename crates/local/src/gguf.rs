@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
@@ -160,20 +161,14 @@ impl Gguf {
         }
     }
 
-    fn number(&self, key: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, LoadError> {
+    fn number(&self, key: &str, bounds: RangeInclusive<usize>) -> Result<usize, LoadError> {
         let value = self.content.metadata.get(key).ok_or_else(|| self.damaged(format!("{key} is missing")))?;
-        integer(value)
-            .and_then(|number| usize::try_from(number).ok())
-            .filter(|number| bounds.contains(number))
-            .ok_or_else(|| self.damaged(format!("{key} is out of bounds")))
+        let number = integer(value).and_then(|number| usize::try_from(number).ok());
+        let number = number.filter(|number| bounds.contains(number));
+        number.ok_or_else(|| self.damaged(format!("{key} is out of bounds")))
     }
 
-    fn number_or(
-        &self,
-        key: &str,
-        bounds: std::ops::RangeInclusive<usize>,
-        default: usize,
-    ) -> Result<usize, LoadError> {
+    fn number_or(&self, key: &str, bounds: RangeInclusive<usize>, default: usize) -> Result<usize, LoadError> {
         if self.content.metadata.contains_key(key) { self.number(key, bounds) } else { Ok(default) }
     }
 
@@ -217,21 +212,13 @@ impl Gguf {
 /// Q4_1, the format of SmolLM2, is multiplied one number at a time and would run at a fifth of the speed. Q8_0
 /// represents every Q4_1 value almost exactly, at 1.7 times the memory.
 fn with_fast_product(tensor: QTensor) -> candle_core::Result<QTensor> {
-    let vectorised = matches!(
-        tensor.dtype(),
-        GgmlDType::Q8_0
-            | GgmlDType::Q4_0
-            | GgmlDType::Q2K
-            | GgmlDType::Q3K
-            | GgmlDType::Q4K
-            | GgmlDType::Q5K
-            | GgmlDType::Q6K
-    );
-    let whole_blocks = tensor.shape().dims().last().is_some_and(|columns| columns % GgmlDType::Q8_0.block_size() == 0);
+    use GgmlDType::{Q2K, Q3K, Q4_0, Q4K, Q5K, Q6K, Q8_0};
+    let vectorised = matches!(tensor.dtype(), Q8_0 | Q4_0 | Q2K | Q3K | Q4K | Q5K | Q6K);
+    let whole_blocks = tensor.shape().dims().last().is_some_and(|columns| columns % Q8_0.block_size() == 0);
     if vectorised || !whole_blocks {
         return Ok(tensor);
     }
-    QTensor::quantize(&tensor.dequantize(&Device::Cpu)?, GgmlDType::Q8_0)
+    QTensor::quantize(&tensor.dequantize(&Device::Cpu)?, Q8_0)
 }
 
 fn integer(value: &Value) -> Option<i64> {

@@ -156,10 +156,8 @@ impl Layer {
 /// would grow without bound in a daemon.
 fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
     let all = start + count;
-    let rows: Vec<f32> = (0..count)
-        .flat_map(|row| (0..all).map(move |column| if column <= start + row { 0.0 } else { f32::NEG_INFINITY }))
-        .collect();
-    Tensor::from_vec(rows, (count, all), &Device::Cpu)
+    let row = |row: usize| (0..all).map(move |column| if column <= start + row { 0.0 } else { f32::NEG_INFINITY });
+    Tensor::from_vec((0..count).flat_map(row).collect::<Vec<f32>>(), (count, all), &Device::Cpu)
 }
 
 /// Returns the cosine and sine for each position and frequency. `scaling` stretches single frequencies, as in newer

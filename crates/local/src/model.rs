@@ -189,9 +189,7 @@ impl Recording {
             Ok(ModelChunk::ToolCall { name, arguments, .. }) => {
                 open.calls.push(json!({ "name": name, "arguments": arguments }));
             }
-            Ok(ModelChunk::Usage(usage)) => {
-                open.answer.usage = Some(Usage { calls: 0, unpriced_calls: 0, ..*usage });
-            }
+            Ok(ModelChunk::Usage(usage)) => open.answer.usage = Some(Usage { calls: 0, unpriced_calls: 0, ..*usage }),
             Ok(_) => {}
         }
         if matches!(piece, Ok(ModelChunk::Text(_) | ModelChunk::ToolCall { .. })) {

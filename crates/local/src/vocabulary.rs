@@ -66,18 +66,14 @@ impl Vocabulary {
             "llama" => sentence_piece(gguf, &names, &is_control)?,
             other => return Err(gguf.unsupported(format!("unsupported tokenizer {other:?}"))),
         };
-        let controls: HashMap<String, u32> = (0u32..)
-            .zip(&names)
-            .zip(&is_control)
-            .filter(|(_, control)| **control)
-            .map(|((id, name), _)| ((*name).to_owned(), id))
-            .collect();
-        let end = gguf
-            .token("tokenizer.ggml.eos_token_id", names.len())?
-            .ok_or_else(|| gguf.damaged("it has no end-of-text token"))?;
+        let controls = (0u32..).zip(&names).zip(&is_control).filter(|(_, control)| **control);
+        let controls: HashMap<String, u32> = controls.map(|((id, name), _)| ((*name).to_owned(), id)).collect();
+        let end = gguf.token("tokenizer.ggml.eos_token_id", names.len())?;
+        let end = end.ok_or_else(|| gguf.damaged("it has no end-of-text token"))?;
         let start = gguf.token("tokenizer.ggml.bos_token_id", names.len())?;
         let format = ChatFormat::detect(&controls, gguf.text("tokenizer.chat_template").unwrap_or_default());
-        let wants_start = gguf.boolean("tokenizer.ggml.add_bos_token").unwrap_or(format.wants_start());
+        // Prompts begin with the start token unless the format or the file specifies otherwise.
+        let wants_start = gguf.boolean("tokenizer.ggml.add_bos_token").unwrap_or(format != ChatFormat::ChatMl);
         Ok(Self { tokenizer, bytes, is_control, controls, start: start.filter(|_| wants_start), end, format })
     }
 
@@ -132,20 +128,14 @@ type Parts = (Tokenizer, Vec<Vec<u8>>);
 /// Reads a vocabulary whose tokens use the printable alphabet of GPT-2, with one character per byte.
 fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
     let letters = byte_letters();
-    let bytes = names
-        .iter()
-        .zip(is_control)
-        .map(|(name, control)| {
-            let letters = name.chars().map(|letter| letters.get(&letter).copied()).collect::<Option<Vec<u8>>>();
-            letters.filter(|_| !control).unwrap_or_else(|| name.as_bytes().to_vec())
-        })
-        .collect();
-    let merges = gguf
-        .texts("tokenizer.ggml.merges")?
-        .iter()
-        .map(|merge| merge.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())))
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| gguf.damaged("a merge is not a pair"))?;
+    let bytes = names.iter().zip(is_control).map(|(name, control)| {
+        let letters = name.chars().map(|letter| letters.get(&letter).copied()).collect::<Option<Vec<u8>>>();
+        letters.filter(|_| !control).unwrap_or_else(|| name.as_bytes().to_vec())
+    });
+    let bytes = bytes.collect();
+    let pair = |merge: &&str| merge.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned()));
+    let merges: Option<Vec<_>> = gguf.texts("tokenizer.ggml.merges")?.iter().map(pair).collect();
+    let merges = merges.ok_or_else(|| gguf.damaged("a merge is not a pair"))?;
     let model = BPE::builder()
         .vocab_and_merges(ids_by_name(names), merges)
         .build()
@@ -173,15 +163,12 @@ fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Pa
     if scores.len() != names.len() {
         return Err(gguf.damaged("it does not have one score per token"));
     }
-    let bytes: Vec<Vec<u8>> = names
-        .iter()
-        .zip(is_control)
-        .map(|(name, control)| match byte_token(name) {
-            Some(byte) => vec![byte],
-            None if *control => name.as_bytes().to_vec(),
-            None => name.replace(SPACE_MARK, " ").into_bytes(),
-        })
-        .collect();
+    let bytes = names.iter().zip(is_control).map(|(name, control)| match byte_token(name) {
+        Some(byte) => vec![byte],
+        None if *control => name.as_bytes().to_vec(),
+        None => name.replace(SPACE_MARK, " ").into_bytes(),
+    });
+    let bytes: Vec<Vec<u8>> = bytes.collect();
     let vocabulary: HashMap<&str, usize> = names.iter().enumerate().map(|(id, name)| (*name, id)).collect();
     // Every pair of tokens that forms another token is a merge. Better scores come first.
     let mut merges: Vec<(f32, usize, usize)> = Vec::new();
@@ -222,14 +209,13 @@ fn byte_token(name: &str) -> Option<u8> {
 /// characters from U+0100 on represent the other bytes in order.
 fn byte_letters() -> HashMap<char, u8> {
     let mut next = 0x100;
-    (0..=u8::MAX)
-        .map(|byte| {
-            let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
-            let letter = if printable { char::from(byte) } else { char::from_u32(next).unwrap_or('\u{fffd}') };
-            next += u32::from(!printable);
-            (letter, byte)
-        })
-        .collect()
+    let letter = |byte: u8| {
+        let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+        let letter = if printable { char::from(byte) } else { char::from_u32(next).unwrap_or('\u{fffd}') };
+        next += u32::from(!printable);
+        (letter, byte)
+    };
+    (0..=u8::MAX).map(letter).collect()
 }
 
 /// Joins token bytes to text, and buffers incomplete characters.
@@ -302,11 +288,6 @@ impl ChatFormat {
         } else {
             Self::Instructions
         }
-    }
-
-    /// Returns true if prompts in this format begin with the start token, unless the file specifies otherwise.
-    fn wants_start(self) -> bool {
-        self != Self::ChatMl
     }
 
     /// Writes the system message, the user message, and the header of the answer.

@@ -20,8 +20,8 @@ use crate::{
 /// Maximum number of files per session between two steps.
 const MAX_FILES: usize = 100;
 
-/// Text of a file before it was edited, or `None` if it was not read.
-type PriorText = Option<Content>;
+/// Text of each file before it was edited, or `None` if it was not read.
+type PriorTexts = BTreeMap<SourceFile, Option<Content>>;
 
 /// Server for each file.
 pub(crate) type ServersOfFiles = BTreeMap<SourceFile, Arc<ServerHandle>>;
@@ -38,14 +38,14 @@ pub(crate) struct SessionEdits {
 
 struct Comparison {
     server: Arc<ServerHandle>,
-    files: BTreeMap<SourceFile, PriorText>,
+    files: PriorTexts,
     /// Files edited since the comparison began. These files are compared afterwards.
-    queued: BTreeMap<SourceFile, PriorText>,
+    queued: PriorTexts,
     task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
 }
 
 impl Comparison {
-    fn begin(server: Arc<ServerHandle>, files: BTreeMap<SourceFile, PriorText>) -> Self {
+    fn begin(server: Arc<ServerHandle>, files: PriorTexts) -> Self {
         let task = AbortOnDropHandle::new(tokio::spawn(compare(Arc::clone(&server), files.clone())));
         Self { server, files, queued: BTreeMap::new(), task }
     }
@@ -115,7 +115,7 @@ impl SessionEdits {
     /// Starts comparing the edited files. If a comparison with the same server is running, they are compared
     /// afterwards. Returns true if there were any edited files.
     pub(crate) fn begin(&mut self, servers: &ServersOfFiles) -> bool {
-        let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, PriorText>)> = Vec::new();
+        let mut of_servers: Vec<(Arc<ServerHandle>, PriorTexts)> = Vec::new();
         let mut before = std::mem::take(&mut self.before);
         for file in std::mem::take(&mut self.edited) {
             let Some(server) = servers.get(&file) else { continue };
@@ -182,10 +182,7 @@ async fn read(files: Vec<SourceFile>) -> Vec<(Content, SourceFile)> {
 }
 
 /// Returns the errors that the edits introduced.
-async fn compare(
-    server: Arc<ServerHandle>,
-    files: BTreeMap<SourceFile, PriorText>,
-) -> Result<Vec<Diagnostic>, ServerError> {
+async fn compare(server: Arc<ServerHandle>, files: PriorTexts) -> Result<Vec<Diagnostic>, ServerError> {
     let without_prior_text: Vec<&PathBuf> =
         files.iter().filter(|(_, text)| text.is_none()).map(|(file, _)| &file.below).collect();
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();

@@ -277,27 +277,25 @@ impl Languages for LanguagePool {
     }
 
     fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()> {
-        async move {
+        Box::pin(async move {
             let known = self.state().sessions.get(&session).cloned();
             if let Some(edits) = known {
                 edits.lock().await.begin_turn();
             }
-        }
-        .boxed()
+        })
     }
 
     fn before_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()> {
-        async move {
+        Box::pin(async move {
             let edits = self.edits_of(session);
             let mut edits = edits.lock().await;
             let servers = self.servers_of(edits.unknown(files)).await;
             edits.before(servers).await;
-        }
-        .boxed()
+        })
     }
 
     fn after_edit(&self, session: SessionId, files: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()> {
-        async move {
+        Box::pin(async move {
             let servers = self.servers_of(files.iter().map(|(file, _)| file.clone()).collect()).await;
             let (compared, others): (Vec<_>, Vec<_>) =
                 files.into_iter().partition(|(file, _)| servers.contains_key(file));
@@ -305,8 +303,7 @@ impl Languages for LanguagePool {
                 self.edits_of(session).lock().await.after(compared.into_iter().map(|(file, _)| file));
             }
             self.notify_changed(others.into_iter().map(|(file, kind)| (file, kind.into())).collect()).await;
-        }
-        .boxed()
+        })
     }
 
     fn end_session(&self, session: SessionId) {
@@ -354,11 +351,8 @@ impl Languages for LanguagePool {
     }
 
     fn rename(&self, at: SourcePosition, name: String) -> BoxFuture<'_, Result<Vec<SourceRewrite>, LanguageError>> {
-        async move {
-            let wait = self.state().config.limits.wait;
-            questions::rename(self.of_file(at.file.clone()).await?, at, name, wait).await
-        }
-        .boxed()
+        let wait = self.state().config.limits.wait;
+        async move { questions::rename(self.of_file(at.file.clone()).await?, at, name, wait).await }.boxed()
     }
 }
 

@@ -137,10 +137,8 @@ fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocati
     let written: WrittenLocations = read(&answer)?;
     let location = |(address, range): (String, Range)| {
         let path = uri_to_path(&address)?;
-        let own = path
-            .strip_prefix(&answer.folder)
-            .ok()
-            .map(|below| SourceFile { below: below.to_path_buf(), ..file.clone() });
+        let below = path.strip_prefix(&answer.folder).ok();
+        let own = below.map(|below| SourceFile { below: below.to_path_buf(), ..file.clone() });
         Some(SourceLocation {
             is_own: own.is_some(),
             file: one_line(&own.map_or_else(|| path.display().to_string(), |own| own.name()), MAX_PATH),
@@ -183,11 +181,8 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
         let is_plain = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
         let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside the project"))?;
         let own = SourceFile { below: below.to_path_buf(), ..file.clone() };
-        let edits = edits.into_iter().map(|TextEdit { range, new_text }| SourceEdit {
-            start: range.start,
-            end: range.end,
-            text: new_text,
-        });
+        let edit = |TextEdit { range: Range { start, end }, new_text: text }| SourceEdit { start, end, text };
+        let edits = edits.into_iter().map(edit);
         match rewrites.iter_mut().find(|rewrite| rewrite.file == own.name()) {
             Some(rewrite) => rewrite.edits.extend(edits),
             None => rewrites.push(SourceRewrite { file: own.name(), edits: edits.collect() }),

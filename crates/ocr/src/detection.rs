@@ -37,12 +37,8 @@ impl SlantedBox {
     /// Returns the rectangle in an image with another scale.
     pub(crate) fn scaled(self, x: f32, y: f32) -> Self {
         let scale = f32::midpoint(x, y);
-        Self {
-            centre: (self.centre.0 * x, self.centre.1 * y),
-            length: self.length * scale,
-            height: self.height * scale,
-            ..self
-        }
+        let centre = (self.centre.0 * x, self.centre.1 * y);
+        Self { centre, length: self.length * scale, height: self.height * scale, ..self }
     }
 }
 

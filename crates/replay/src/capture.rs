@@ -67,15 +67,9 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     // Recordings do not include server addresses.
     let mut models = session.models.clone();
     models.iter_mut().for_each(|slot| (slot.model.base_url, slot.model.figures) = (None, Vec::new()));
-    let head = RecordingHead {
-        version: VERSION,
-        agentd: agentd.to_owned(),
-        began: session.began,
-        title: session.title.clone(),
-        project: session.project,
-        surroundings,
-        models,
-    };
+    let CapturedSession { began, project, .. } = *session;
+    let (agentd, title) = (agentd.to_owned(), session.title.clone());
+    let head = RecordingHead { version: VERSION, agentd, began, title, project, surroundings, models };
     Recording { head, turns }
 }
 
@@ -88,14 +82,9 @@ struct VoiceNumbers<'a> {
 fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Option<RecordedTurn> {
     let start = events.iter().find_map(|event| match &event.kind {
         EventKind::TurnStarted { slot, max_steps, compacts: false, answer_schema, options, .. } => {
-            Some(RecordedStart {
-                at: event.at,
-                slot: *slot,
-                max_steps: *max_steps,
-                answer_schema: answer_schema.clone(),
-                options: options.as_deref().cloned().unwrap_or_default(),
-                ..RecordedStart::default()
-            })
+            let (at, slot, max_steps, answer_schema) = (event.at, *slot, *max_steps, answer_schema.clone());
+            let options = options.as_deref().cloned().unwrap_or_default();
+            Some(RecordedStart { at, slot, max_steps, answer_schema, options, ..RecordedStart::default() })
         }
         _ => None,
     })?;
@@ -321,16 +310,11 @@ impl FactCollector {
     fn result(&mut self, result: &ToolResult) {
         let call = self.calls.get(&result.call_id);
         let arguments = result.ran_with.clone().or_else(|| Some(call?.arguments.clone())).unwrap_or_default();
-        self.facts.push(TurnFact::Result(RecordedResult {
-            voice: self.voice,
-            tool: result.name.clone(),
-            arguments,
-            text: result.text.clone(),
-            error: result.error,
-            exit_code: result.exit_code,
-            details: result.details.clone(),
-            // Recordings do not include the project's location on the original machine.
-            files: result.files.iter().map(|file| FileChange::new(file.path.clone(), file.change)).collect(),
-        }));
+        let ToolResult { name: tool, text, error, exit_code, details, files, .. } = result.clone();
+        // Recordings do not include the project's location on the original machine.
+        let files = files.into_iter().map(|file| FileChange::new(file.path, file.change)).collect();
+        let voice = self.voice;
+        let recorded = RecordedResult { voice, tool, arguments, text, error, exit_code, details, files };
+        self.facts.push(TurnFact::Result(recorded));
     }
 }

@@ -394,12 +394,6 @@ fn chunks(answer: &RecordedAnswer) -> Option<Vec<ModelChunk>> {
 }
 
 fn output(result: &RecordedResult) -> ToolOutput {
-    ToolOutput {
-        text: result.text.clone(),
-        error: result.error,
-        exit_code: result.exit_code,
-        details: result.details.clone(),
-        files: result.files.clone(),
-        ..ToolOutput::default()
-    }
+    let RecordedResult { text, error, exit_code, details, files, .. } = result.clone();
+    ToolOutput { text, error, exit_code, details, files, ..ToolOutput::default() }
 }

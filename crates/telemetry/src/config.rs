@@ -14,26 +14,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of resource attributes, and of headers.
 const MAX_PAIRS: usize = 128;
 
-/// Kind of exported data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// Spans of turns and their parts.
-    Traces,
-    /// Counters and histograms of turns.
-    Metrics,
-}
-
-impl Signal {
-    /// All signals, traces first.
-    pub const ALL: [Self; 2] = [Self::Traces, Self::Metrics];
-
-    /// Returns the name that is used in paths and file names.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Metrics => "metrics",
-        }
+agentd_core::names! {
+    /// Kind of exported data, with the name that is used in paths and file names.
+    pub enum Signal {
+        /// Spans of turns and their parts.
+        Traces = "traces",
+        /// Counters and histograms of turns.
+        Metrics = "metrics",
     }
 }
 
@@ -162,19 +149,13 @@ fn signal<'a>(
         return Ok(None);
     };
     let protocol = match setting("PROTOCOL") {
-        None => Protocol::Http,
-        Some(("http/protobuf", _)) => Protocol::Http,
+        None | Some(("http/protobuf", _)) => Protocol::Http,
         Some(("grpc", _)) => Protocol::Grpc,
         Some((_, name)) => return Err(TelemetryConfigError::new(name, "is neither http/protobuf nor grpc")),
     };
     let endpoint = endpoint(text, &name, protocol, (!is_specific).then_some(signal))?;
-    let headers = match setting("HEADERS") {
-        Some((text, name)) => {
-            pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is not a list of key=value pairs"))?
-        }
-        None => Vec::new(),
-    };
-    let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value.into())).collect();
+    let headers = pairs_of(setting("HEADERS"))?.into_iter();
+    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.into())).collect();
     let timeout = match setting("TIMEOUT") {
         Some((text, name)) => {
             let milliseconds = text.parse().ok().filter(|milliseconds| (1..=600_000).contains(milliseconds));
@@ -187,12 +168,7 @@ fn signal<'a>(
 }
 
 /// Parses the URL. The path of the signal is appended to a URL for all signals.
-fn endpoint(
-    text: &str,
-    name: &str,
-    protocol: Protocol,
-    shared_by: Option<Signal>,
-) -> Result<Url, TelemetryConfigError> {
+fn endpoint(text: &str, name: &str, protocol: Protocol, signal: Option<Signal>) -> Result<Url, TelemetryConfigError> {
     let problem = |problem| TelemetryConfigError::new(name, problem);
     let mut url = Url::parse(text).map_err(|_| problem("is not a URL such as http://localhost:4318"))?;
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
@@ -204,7 +180,7 @@ fn endpoint(
     if protocol == Protocol::Grpc && url.scheme() == "https" {
         return Err(problem("uses https, which is not supported with grpc; use http/protobuf"));
     }
-    if let (Protocol::Http, Some(signal)) = (protocol, shared_by) {
+    if let (Protocol::Http, Some(signal)) = (protocol, signal) {
         let path = format!("{}/v1/{}", url.path().trim_end_matches('/'), signal.as_str());
         url.set_path(&path);
     }
@@ -216,10 +192,7 @@ fn resource<'a>(
     version: &str,
 ) -> Result<Vec<(String, String)>, TelemetryConfigError> {
     const NAME: &str = "OTEL_RESOURCE_ATTRIBUTES";
-    let mut attributes = match variable(NAME) {
-        Some(text) => pairs(text).ok_or_else(|| TelemetryConfigError::new(NAME, "is not a list of key=value pairs"))?,
-        None => Vec::new(),
-    };
+    let mut attributes = pairs_of(variable(NAME).map(|text| (text, NAME.to_owned())))?;
     let mut set = |name: &str, value: Option<&str>, default: &str| {
         if let Some(value) = value {
             attributes.retain(|(key, _)| key != name);
@@ -231,6 +204,12 @@ fn resource<'a>(
     set("service.name", variable("OTEL_SERVICE_NAME"), "agentd");
     set("service.version", None, version);
     Ok(attributes)
+}
+
+/// Returns the pairs in a setting, or no pairs if it is not set.
+fn pairs_of(setting: Option<(&str, String)>) -> Result<Vec<(String, String)>, TelemetryConfigError> {
+    let Some((text, name)) = setting else { return Ok(Vec::new()) };
+    pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is not a list of key=value pairs"))
 }
 
 /// Parses a list of `key=value` pairs with percent-encoded values.

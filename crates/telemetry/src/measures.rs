@@ -68,12 +68,8 @@ impl Measures {
         let mut attributes = model_attributes(&call.model, call.server.as_deref());
         self.add_usage(&attributes, &call.usage);
         if let Some(first) = call.first_token_ms {
-            self.observe(
-                "gen_ai.client.inference.time_to_first_chunk",
-                attributes.clone(),
-                &CALL_BOUNDS,
-                seconds(first),
-            );
+            let name = "gen_ai.client.inference.time_to_first_chunk";
+            self.observe(name, attributes.clone(), &CALL_BOUNDS, seconds(first));
         }
         attributes.extend(call_failure(span, call).map(|error| (names::ERROR, error.to_owned())));
         let duration = call.took_ms.unwrap_or_else(|| span.duration_ms());
@@ -154,15 +150,10 @@ impl Measures {
                     sum.points.push(point(otlp::Number::Double(*amount)));
                 }
                 (Some(otlp::MetricData::Histogram(histogram)), SeriesValue::Distribution { bounds, buckets, sum }) => {
-                    histogram.points.push(otlp::HistogramPoint {
-                        start_ns,
-                        time_ns,
-                        count: buckets.iter().sum(),
-                        sum: Some(*sum),
-                        buckets: buckets.clone(),
-                        bounds: bounds.to_vec(),
-                        attributes,
-                    });
+                    let (count, sum, buckets) = (buckets.iter().sum(), Some(*sum), buckets.clone());
+                    let bounds = bounds.to_vec();
+                    let part = otlp::HistogramPoint { start_ns, time_ns, count, sum, buckets, bounds, attributes };
+                    histogram.points.push(part);
                 }
                 _ => {}
             }

@@ -77,7 +77,12 @@ impl Collector {
         let transport = match config.protocol {
             Protocol::Http => {
                 let route = config.routes.of(config.endpoint.as_str()).to_string();
-                let client = client(config).map_err(|error| failed(&error.without_url()))?;
+                let client =
+                    agentd_http::client(config.endpoint.scheme() == "https", Some(&config.routes), |builder| {
+                        // Following a redirect could send keys to another server.
+                        builder.connect_timeout(config.timeout).redirect(redirect::Policy::none())
+                    });
+                let client = client.map_err(|error| failed(&error.without_url()))?;
                 Transport::Http { client, url: config.endpoint.clone(), route }
             }
             Protocol::Grpc => {
@@ -195,11 +200,4 @@ fn accepted(response: ExportResponse) -> ExportOutcome {
 fn root_cause(error: impl std::error::Error) -> String {
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
-}
-
-fn client(config: &SignalConfig) -> reqwest::Result<Client> {
-    agentd_http::client(config.endpoint.scheme() == "https", Some(&config.routes), |builder| {
-        // Following a redirect could send keys to another server.
-        builder.connect_timeout(config.timeout).redirect(redirect::Policy::none())
-    })
 }

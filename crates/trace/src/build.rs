@@ -268,15 +268,10 @@ impl<'a> TurnBuilder<'a> {
 
     fn subagent_started(&mut self, event: &Event, subagent: &Subagent) {
         let parent = self.tools.get(&subagent.call_id).copied();
-        let work = SubagentSpan {
-            session_id: subagent.session_id,
-            after: subagent.after,
-            name: subagent.name.clone(),
-            task: subagent.task.clone(),
-            turns: Vec::new(),
-        };
+        let Subagent { session_id, after, name, task, .. } = subagent.clone();
+        let work = SubagentSpan { session_id, after, name, task, turns: Vec::new() };
         let number = self.arena.open(parent, format!("s{}", event.seq), event.at, SpanKind::Subagent(Box::new(work)));
-        self.subagents.insert(subagent.session_id, number);
+        self.subagents.insert(session_id, number);
     }
 
     fn add_choice(&mut self, event: &Event, choice: String, reason: &str) {
@@ -289,15 +284,8 @@ impl<'a> TurnBuilder<'a> {
         self.trace.trace_id.get_or_insert(result.trace_id);
         self.trace.settled_at = Some(event.at);
         self.call_failed(result.error.as_ref().map(|error| error.kind));
-        self.trace.outcome = Some(TurnEnd {
-            reason: result.stop_reason,
-            error: result.error.clone(),
-            steps: result.steps,
-            text: result.text.clone(),
-            duration_ms: result.duration_ms,
-            denials: result.denials.clone(),
-            files: result.files.clone(),
-        });
+        let TurnResult { stop_reason: reason, error, steps, text, duration_ms, denials, files, .. } = result.clone();
+        self.trace.outcome = Some(TurnEnd { reason, error, steps, text, duration_ms, denials, files });
         self.latest = self.latest.max(event.at);
     }
 

@@ -88,13 +88,8 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
     if let SpanKind::Subagent(work) = &mut span.kind {
         work.turns = part(work);
     }
-    let repeated: BTreeSet<SessionId> = span
-        .children
-        .iter()
-        .filter_map(subagent)
-        .filter(|work| !work.turns.is_empty())
-        .map(|work| work.session_id)
-        .collect();
+    let shown = span.children.iter().filter_map(subagent).filter(|work| !work.turns.is_empty());
+    let repeated: BTreeSet<SessionId> = shown.map(|work| work.session_id).collect();
     // The parent repeats the questions of its subagents. They are only shown where they were asked.
     span.children
         .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if repeated.contains(&asked.session_id)));

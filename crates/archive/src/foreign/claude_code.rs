@@ -78,9 +78,7 @@ fn answer(message: &Value, history: &mut HistoryBuilder, counted: &mut String) {
         match text(block, "type") {
             "text" => history.assistant_message(text(block, "text")),
             "thinking" => history.reasoning(text(block, "thinking")),
-            "tool_use" => {
-                history.call(text(block, "id"), text(block, "name"), arguments(block, "input"));
-            }
+            "tool_use" => history.call(text(block, "id"), text(block, "name"), arguments(block, "input")),
             other => history.skip(other),
         }
     }

@@ -60,9 +60,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
             let arguments = json!({ "input": text(item, "input") }).to_string();
             history.call(text(item, "call_id"), text(item, "name"), arguments);
         }
-        "local_shell_call" => {
-            history.call(text(item, "call_id"), "local_shell", arguments(item, "action"));
-        }
+        "local_shell_call" => history.call(text(item, "call_id"), "local_shell", arguments(item, "action")),
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             history.result(text(item, "call_id"), &output("output"), false);
         }

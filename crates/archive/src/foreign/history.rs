@@ -191,21 +191,12 @@ impl HistoryBuilder {
     /// Adds the usage of a model call.
     pub(super) fn usage(&mut self, usage: Usage) {
         let model = self.model.clone();
-        let turn = &mut self.open_turn().result;
-        turn.steps += 1;
-        turn.usage += usage;
-        let (id, step, sum) = (turn.turn_id, turn.steps, turn.usage);
-        let slot = Slot::Base;
-        let kind = EventKind::UsageUpdated {
-            step,
-            slot,
-            model,
-            usage,
-            turn: sum,
-            prompt: None,
-            timing: None,
-            delegated: false,
-        };
+        let result = &mut self.open_turn().result;
+        result.steps += 1;
+        result.usage += usage;
+        let (id, step, turn, slot) = (result.turn_id, result.steps, result.usage, Slot::Base);
+        let kind =
+            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt: None, timing: None, delegated: false };
         self.push(Some(id), kind);
     }
 

@@ -23,28 +23,19 @@ use history::HistoryBuilder;
 /// Maximum size of a history in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Application whose histories can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ForeignFormat {
-    /// History of Claude Code: `~/.claude/projects/*/*.jsonl`.
-    ClaudeCode,
-    /// History of Codex: `~/.codex/sessions/**/rollout-*.jsonl`.
-    Codex,
-    /// OpenCode: the output of `opencode export`.
-    OpenCode,
+agentd_core::names! {
+    /// Application whose histories can be read, with its name on the command line.
+    pub enum ForeignFormat {
+        /// History of Claude Code: `~/.claude/projects/*/*.jsonl`.
+        ClaudeCode = "claude-code",
+        /// History of Codex: `~/.codex/sessions/**/rollout-*.jsonl`.
+        Codex = "codex",
+        /// OpenCode: the output of `opencode export`.
+        OpenCode = "opencode",
+    }
 }
 
 impl ForeignFormat {
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::Codex => "codex",
-            Self::OpenCode => "opencode",
-        }
-    }
-
     /// Returns the application's display name.
     #[must_use]
     pub fn program(self) -> &'static str {
@@ -60,11 +51,8 @@ impl FromStr for ForeignFormat {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = [Self::ClaudeCode, Self::Codex, Self::OpenCode];
-        known
-            .into_iter()
-            .find(|format| format.as_str() == name)
-            .ok_or_else(|| format!("unsupported history format {:?}", name.chars().take(40).collect::<String>()))
+        let unsupported = || format!("unsupported history format {:?}", name.chars().take(40).collect::<String>());
+        Self::from_name(name).ok_or_else(unsupported)
     }
 }
 

@@ -139,16 +139,9 @@ impl CodeIndex {
         let weight = text::weight(&analysis.path);
         let path: Box<str> = analysis.path.into();
         self.by_path.insert(path.clone(), slot);
-        let file = IndexedFile {
-            path,
-            stamp,
-            language: analysis.language,
-            weight,
-            name_terms,
-            definitions,
-            uses: uses.into(),
-            chunks: (first, count(self.chunks.len())),
-        };
+        let (language, chunks) = (analysis.language, (first, count(self.chunks.len())));
+        let uses = uses.into();
+        let file = IndexedFile { path, stamp, language, weight, name_terms, definitions, uses, chunks };
         if let Some(place) = self.files.get_mut(slot as usize) {
             *place = Some(file);
         }

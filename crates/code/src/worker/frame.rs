@@ -92,23 +92,19 @@ const MAX_LINE: usize = 300;
 
 /// Restricts a reply to data that the question requested.
 pub(super) fn restrict(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
+    let (most_hits, most_tokens) = match question {
+        CodeQuestion::Search { limit, .. } => ((*limit).min(MAX_HITS), 0),
+        CodeQuestion::Map { max_tokens } => (0, *max_tokens),
+        CodeQuestion::Symbol { .. } | CodeQuestion::Outline { .. } => (0, 0),
+    };
     let answer = match reply.answer {
         CodeAnswer::Hits(hits) => {
-            let most = match question {
-                CodeQuestion::Search { limit, .. } => (*limit).min(MAX_HITS),
-                _ => 0,
-            };
-            CodeAnswer::Hits(hits.into_iter().filter(|hit| is_path(&hit.path)).take(most).map(hit).collect())
+            let hits = hits.into_iter().filter(|hit| is_path(&hit.path)).take(most_hits);
+            CodeAnswer::Hits(hits.map(hit).collect())
         }
         CodeAnswer::Symbol(found) => CodeAnswer::Symbol(symbol(found)),
         CodeAnswer::Outline(entries) => CodeAnswer::Outline(check_definitions(entries, MAX_OUTLINE)),
-        CodeAnswer::Map(files) => {
-            let tokens = match question {
-                CodeQuestion::Map { max_tokens, .. } => *max_tokens,
-                _ => 0,
-            };
-            CodeAnswer::Map(map(files, tokens.saturating_mul(BYTES_PER_TOKEN)))
-        }
+        CodeAnswer::Map(files) => CodeAnswer::Map(map(files, most_tokens.saturating_mul(BYTES_PER_TOKEN))),
     };
     CodeReply { answer, index: reply.index }
 }

@@ -14,7 +14,7 @@ use agentd_core::{
     error::{CodeError, ErrorKind},
     ports::{CodeReader, OnCodeProgress},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -131,14 +131,13 @@ impl CodeReader for CodePool {
         progress: OnCodeProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<CodeReply, CodeError>> {
-        async move {
+        Box::pin(async move {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(CodeError::new(ErrorKind::Conflict, "it was cancelled")),
                 answer = self.answer(folder, question, progress) => answer,
             }
-        }
-        .boxed()
+        })
     }
 }
 

@@ -50,10 +50,8 @@ pub fn stems(word: &str) -> Vec<String> {
 
 /// Detects the language of a normalised text.
 pub fn language(text: &str) -> Language {
-    let words: Vec<String> = runs(text)
-        .filter(|run| run.script == Script::Spaced)
-        .map(|run| small(text.get(run.range).unwrap_or_default()))
-        .collect();
+    let spaced = runs(text).filter(|run| run.script == Script::Spaced);
+    let words: Vec<String> = spaced.map(|run| small(text.get(run.range).unwrap_or_default())).collect();
     Language::of(words.iter().map(String::as_str))
 }
 

@@ -54,12 +54,8 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
         // Text that only repeats the overlap needs no chunk.
         let has_new_text = !text[first..units[end - 1].bytes.end].trim().is_empty();
         if has_new_text {
-            chunks.push(Chunk {
-                place: under.at(place),
-                text: text[bytes.clone()].to_owned(),
-                heading: under.last().cloned(),
-                bytes,
-            });
+            let (place, heading) = (under.at(place), under.last().cloned());
+            chunks.push(Chunk { place, text: text[bytes.clone()].to_owned(), heading, bytes });
         }
         for unit in units[start..end].iter().filter(|unit| unit.kind == UnitKind::Heading) {
             under.take(&text[unit.bytes.clone()]);
@@ -162,12 +158,8 @@ pub(super) fn units(text: &str, limit: usize) -> Vec<Unit> {
         for piece in pieces.into_iter().flat_map(|piece| split(body, piece, limit)) {
             let letters = body[piece.clone()].chars().count();
             let bytes = block.bytes.start + piece.start..block.bytes.start + piece.end;
-            units.push(Unit {
-                bytes,
-                letters,
-                kind: block.kind,
-                starts_paragraph: std::mem::take(&mut starts_paragraph),
-            });
+            let (kind, is_start) = (block.kind, std::mem::take(&mut starts_paragraph));
+            units.push(Unit { bytes, letters, kind, starts_paragraph: is_start });
         }
     }
     units

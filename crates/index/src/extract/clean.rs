@@ -116,18 +116,15 @@ pub(crate) fn is_valid(part: &Part) -> bool {
     let DocumentPlace::Sheet { range, .. } = at else { return false };
     let is_ordered = table.rows.windows(2).all(|pair| pair[0].number < pair[1].number);
     let columns = |row: &Row| u64::from(table.first_column) + row.cells.len() as u64;
-    let fits = table
-        .header
-        .iter()
-        .chain(&table.rows)
-        .all(|row| (1..=MAX_ROWS).contains(&row.number) && columns(row) <= MAX_COLUMNS.into());
+    let fits = |row: &Row| (1..=MAX_ROWS).contains(&row.number) && columns(row) <= MAX_COLUMNS.into();
+    let all_fit = table.header.iter().chain(&table.rows).all(fits);
     // The location may include rows that were not requested.
     let is_within = match (range, table.range_of(&table.rows)) {
         (_, None) => true,
         (None, Some(_)) => false,
         (Some(whole), Some(part)) => whole.around(part) == *whole,
     };
-    is_ordered && fits && is_within
+    is_ordered && all_fit && is_within
 }
 
 /// Shortens the strings in a failure.

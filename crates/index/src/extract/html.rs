@@ -74,11 +74,8 @@ fn depth(page: &str) -> usize {
 fn declared_encoding(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(ENCODING_SEARCH_BYTES)]).to_ascii_lowercase();
     let (_, after) = start.split_once("charset=")?;
-    let label: String = after
-        .trim_start_matches(['"', '\''])
-        .chars()
-        .take_while(|c| c.is_ascii_alphanumeric() || "-_:".contains(*c))
-        .collect();
+    let letters = after.trim_start_matches(['"', '\'']).chars();
+    let label: String = letters.take_while(|c| c.is_ascii_alphanumeric() || "-_:".contains(*c)).collect();
     Some(label).filter(|label| !label.is_empty())
 }
 

@@ -105,16 +105,11 @@ fn write_block(node: &Node, depth: usize, blocks: &mut Vec<String>) {
                 }
             }
         }
-        "table" => blocks.extend(table(node)),
+        "table" => blocks.extend(super::table(node.all("table-row").into_iter().map(cells).collect())),
         // Deleted text, and templates of tables of contents, which duplicate text.
         "tracked-changes" | "index-title-template" | "table-of-content-source" | "notes" | "sequence-decls" => {}
         _ => blocks.extend(blocks_of(node, depth)),
     }
-}
-
-fn table(node: &Node) -> Option<String> {
-    let rows: Vec<Vec<String>> = node.all("table-row").into_iter().map(cells).collect();
-    super::table(rows)
 }
 
 fn cells(row: &Node) -> Vec<String> {

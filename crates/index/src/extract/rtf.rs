@@ -167,12 +167,10 @@ impl<'a> Reader<'a> {
             "emspace" | "enspace" | "qmspace" => self.push_text(" "),
             "u" => self.push_code_unit(number.unwrap_or_default()),
             "uc" => self.state.substitute_count = usize::try_from(number.unwrap_or(1)).unwrap_or_default().min(16),
-            "ansicpg" => {
-                self.usual = number.and_then(code_page_encoding).unwrap_or(self.usual);
-                self.state.encoding = self.usual;
-            }
-            "mac" => {
-                self.usual = encoding_rs::MACINTOSH;
+            "ansicpg" | "mac" => {
+                let encoding =
+                    if word == "mac" { Some(encoding_rs::MACINTOSH) } else { number.and_then(code_page_encoding) };
+                self.usual = encoding.unwrap_or(self.usual);
                 self.state.encoding = self.usual;
             }
             "f" | "af" if self.state.to == Target::Fonts => self.font = number.unwrap_or_default(),

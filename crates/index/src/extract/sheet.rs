@@ -368,12 +368,8 @@ fn empty_lines(text: &[u8], start: usize) -> u32 {
 /// Returns the separator that gives most lines the same number of cells, at least two.
 fn separator(text: &str) -> u8 {
     let score = |separator: &u8| {
-        let counts: Vec<usize> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .take(SAMPLE_LINES)
-            .map(|line| count_outside_quotes(line, *separator))
-            .collect();
+        let lines = text.lines().filter(|line| !line.trim().is_empty()).take(SAMPLE_LINES);
+        let counts: Vec<usize> = lines.map(|line| count_outside_quotes(line, *separator)).collect();
         let first = counts.first().copied().unwrap_or_default();
         let matching = counts.iter().filter(|count| **count == first && first > 0).count();
         (matching, first)
@@ -384,12 +380,11 @@ fn separator(text: &str) -> u8 {
 
 fn count_outside_quotes(line: &str, separator: u8) -> usize {
     let mut is_quoted = false;
-    line.bytes()
-        .filter(|byte| {
-            is_quoted ^= *byte == b'"';
-            *byte == separator && !is_quoted
-        })
-        .count()
+    let is_outside = |byte: &u8| {
+        is_quoted ^= *byte == b'"';
+        *byte == separator && !is_quoted
+    };
+    line.bytes().filter(is_outside).count()
 }
 
 #[cfg(test)]

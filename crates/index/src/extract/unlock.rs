@@ -54,11 +54,8 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     if lock.rounds() > MAX_ROUNDS {
         return Err(protected("its encryption has too many hash rounds"));
     }
-    let key = [WRITE_PROTECTION_PASSWORD]
-        .into_iter()
-        .chain(password)
-        .find_map(|word| lock.key(word))
-        .ok_or(Failure::Encrypted(kind))?;
+    let mut words = [WRITE_PROTECTION_PASSWORD].into_iter().chain(password);
+    let key = words.find_map(|word| lock.key(word)).ok_or(Failure::Encrypted(kind))?;
     let package = file.open_stream("EncryptedPackage").unwrap_or_default();
     lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted completely"))
 }

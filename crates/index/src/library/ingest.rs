@@ -367,12 +367,8 @@ impl Stamp {
         if !found.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let stamp = Self {
-            size: found.len(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-        };
-        Ok(((found.dev(), found.ino()), stamp))
+        let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+        Ok(((found.dev(), found.ino()), Self { size: found.len(), modified, changed }))
     }
 
     /// Returns true if the next change will alter the metadata.

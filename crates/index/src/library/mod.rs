@@ -158,14 +158,8 @@ impl Library {
         progress: &'a OnProgress,
         cancel: &'a CancellationToken,
     ) -> Ingester<'a> {
-        Ingester {
-            extractor: &self.extractor,
-            chunks: self.lazy_index.config().chunks,
-            index,
-            failures,
-            progress,
-            cancel,
-        }
+        let (extractor, chunks) = (&self.extractor, self.lazy_index.config().chunks);
+        Ingester { extractor, index, failures, chunks, progress, cancel }
     }
 
     /// Identifies and searches documents.
@@ -314,14 +308,13 @@ impl Knowledge for Library {
     }
 
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
-        async move {
+        Box::pin(async move {
             let resolved = self.identify(documents, true, &CancellationToken::new()).await?;
             let ResolvedDocuments { known, unreadable, recognition } = resolved;
             let index = self.lazy_index.take().await?;
             let names = known.into_iter().map(|known| (known.id, known.name));
             Ok(self.states_of(&index, names, unreadable, &recognition))
-        }
-        .boxed()
+        })
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {

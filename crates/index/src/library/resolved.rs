@@ -15,7 +15,7 @@ use crate::{
     DocumentPlace, Failure, Kind, RecognitionStamp,
     handle::IndexHandle,
     index::{ContentHash, DocumentId},
-    search::{Answer, Hit, MAX_HITS, Query, Request, VisibleDocument},
+    search::{Answer, Hit, MAX_HITS, Query, Request, Snippet, VisibleDocument},
 };
 
 /// Version of readers and chunking. Increment it with every change to extracted text or chunks, so that documents are
@@ -62,14 +62,8 @@ impl ResolvedDocuments {
                 Ok(Some(hash)) => {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
-                    resolved.known.push(KnownDocument {
-                        id: DocumentId::new(hash, kind, READER_VERSION),
-                        name,
-                        file: Arc::new(file),
-                        inner,
-                        password,
-                        place,
-                    });
+                    let (id, file) = (DocumentId::new(hash, kind, READER_VERSION), Arc::new(file));
+                    resolved.known.push(KnownDocument { id, name, file, inner, password, place });
                 }
                 Ok(None) => resolved.unreadable.push((name, Failure::too_large("its size", max_bytes).sentence())),
                 Err(error) => resolved.unreadable.push((name, format!("it cannot be read: {error}"))),
@@ -85,19 +79,11 @@ impl ResolvedDocuments {
 
     /// Builds the search request.
     pub(super) fn request(&self, query: &DocumentQuery) -> Request {
-        let visible = self
-            .known
-            .iter()
-            .map(|KnownDocument { id, name, .. }| VisibleDocument { id: *id, name: name.clone() })
-            .collect();
+        let visible = |known: &KnownDocument| VisibleDocument { id: known.id, name: known.name.clone() };
+        let visible = self.known.iter().map(visible).collect();
         let text = query.text.clone();
-        let search_query = if query.regex { Query::Regex(text) } else { Query::Words(text) };
-        Request {
-            limit: query.limit.max(1),
-            context: query.neighbours,
-            within: SCAN_TIMEOUT,
-            ..Request::new(visible, search_query)
-        }
+        let request = Request::new(visible, if query.regex { Query::Regex(text) } else { Query::Words(text) });
+        Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN_TIMEOUT, ..request }
     }
 
     /// Returns the names of documents that a password would open.
@@ -162,13 +148,6 @@ fn document_hit(hit: Hit) -> DocumentHit {
         DocumentPlace::Inner { path, place } => (format!("{archive}!/{path}"), place.to_string()),
         _ => (archive.to_owned(), whole),
     };
-    DocumentHit {
-        document,
-        place,
-        score: hit.score,
-        snippet: hit.snippet.text,
-        marks: hit.snippet.hits,
-        before: hit.before,
-        after: hit.after,
-    }
+    let Hit { score, snippet: Snippet { text: snippet, hits: marks }, before, after, .. } = hit;
+    DocumentHit { document, place, score, snippet, marks, before, after }
 }

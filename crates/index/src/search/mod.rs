@@ -57,16 +57,10 @@ pub(crate) fn search(
 /// Builds a hit from a candidate and its text.
 fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Range<usize>]) -> Option<Hit> {
     let visible = planner.request.documents.get(candidate.position)?;
-    Some(Hit {
-        owner: candidate.owner,
-        ordinal: candidate.ordinal,
-        citation: chunk.place.citation(&visible.name),
-        score: candidate.score,
-        snippet: marks::around(&chunk.text, marks, SNIPPET_LETTERS),
-        chunk,
-        before: None,
-        after: None,
-    })
+    let Candidate { owner, ordinal, score, .. } = *candidate;
+    let citation = chunk.place.citation(&visible.name);
+    let snippet = marks::around(&chunk.text, marks, SNIPPET_LETTERS);
+    Some(Hit { owner, ordinal, citation, score, snippet, chunk, before: None, after: None })
 }
 
 /// Adds the neighbouring chunks to each hit. A chunk on another page or sheet is omitted, because it would be cited

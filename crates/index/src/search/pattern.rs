@@ -62,12 +62,8 @@ impl Pattern {
 
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
         // Empty matches, such as those of `x*`, are not hits.
-        self.regex
-            .find_iter(text)
-            .map(|found| found.range())
-            .filter(|range| !range.is_empty())
-            .take(MAX_MARKS)
-            .collect()
+        let found = self.regex.find_iter(text).map(|found| found.range());
+        found.filter(|range| !range.is_empty()).take(MAX_MARKS).collect()
     }
 }
 
@@ -95,9 +91,8 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &StopCondit
             }
             if Instant::now() >= stop.deadline {
                 answer.complete = false;
-                answer
-                    .notes
-                    .push(format!("stopped after {read} of {} chunks: the search took too long", candidates.len()));
+                let all = candidates.len();
+                answer.notes.push(format!("stopped after {read} of {all} chunks: the search took too long"));
                 break;
             }
         }

@@ -314,11 +314,8 @@ impl<'a> Concepts<'a> {
         let frequency = self.planner.view.searcher.doc_freq(&term)?;
         if frequency > 0 {
             let weight = PART_WEIGHT * self.rarity(frequency);
-            self.collected.push(Concept {
-                weight,
-                alternatives: vec![Alternative::Term(term, 1.0)],
-                is_required: false,
-            });
+            let alternatives = vec![Alternative::Term(term, 1.0)];
+            self.collected.push(Concept { weight, alternatives, is_required: false });
         }
         Ok(())
     }

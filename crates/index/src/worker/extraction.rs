@@ -294,12 +294,10 @@ impl Extraction {
         };
         const EXIT_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
         match tokio::time::timeout(EXIT_GRACE, waiting).await {
-            Ok(Ok(status)) => classify_exit(
-                status,
-                &clean::text(&String::from_utf8_lossy(&stderr_bytes)),
-                self.recognised,
-                &self.limits,
-            ),
+            Ok(Ok(status)) => {
+                let stderr = clean::text(&String::from_utf8_lossy(&stderr_bytes));
+                classify_exit(status, &stderr, self.recognised, &self.limits)
+            }
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
             Err(_) => Failure::Worker("its reader stopped sending but did not exit".to_owned()),
         }

@@ -291,12 +291,8 @@ fn parse(table: &'static str) -> Vec<Language> {
                     let asks = value.split(" ; ").map(|ask| language.ask(ask.trim())).collect();
                     language.asks.insert(name, asks);
                 }
-                '=' if name != "days" => {
-                    language.lists.insert(name, terms(&value));
-                }
-                _ => {
-                    language.texts.insert(name, value);
-                }
+                '=' if name != "days" => drop(language.lists.insert(name, terms(&value))),
+                _ => drop(language.texts.insert(name, value)),
             }
         }
         languages.push(language);

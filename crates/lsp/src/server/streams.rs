@@ -25,10 +25,13 @@ const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of messages per window.
 const MAX_MESSAGES: usize = 20_000;
 
+/// Message of the server, or the reason why no more messages follow.
+type Incoming = Result<IncomingMessage, String>;
+
 #[derive(Debug)]
 pub(super) struct Streams {
     /// Received messages, or the reason why there will be no further messages.
-    pub(super) incoming: mpsc::Receiver<Result<IncomingMessage, String>>,
+    pub(super) incoming: mpsc::Receiver<Incoming>,
     outgoing: mpsc::Sender<Vec<u8>>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
@@ -58,16 +61,13 @@ async fn write(mut input: pipe::Sender, mut frames: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Result<IncomingMessage, String>>) {
+async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Incoming>) {
     if let Err(reason) = read(output, &messages).await {
         let _ = messages.send(Err(reason)).await;
     }
 }
 
-async fn read(
-    mut output: pipe::Receiver,
-    messages: &mpsc::Sender<Result<IncomingMessage, String>>,
-) -> Result<(), String> {
+async fn read(mut output: pipe::Receiver, messages: &mpsc::Sender<Incoming>) -> Result<(), String> {
     let mut decoder = FrameDecoder::default();
     let mut piece = vec![0; BUFFER_BYTES];
     let mut allowance = Allowance::new();

@@ -97,14 +97,11 @@ impl TurnBuilder<'_> {
     fn complete_tool(&mut self, event: &Event, result: &ToolResult) -> usize {
         let number = self.tool(event, result);
         if let Some(tool) = self.arena.tool(number) {
-            tool.text.clone_from(&result.text);
-            tool.error = result.error;
-            tool.exit_code = result.exit_code;
-            tool.duration_ms = tool.ran.then_some(result.duration_ms);
-            tool.ran &= result.error != Some(ToolErrorCode::NotRun);
-            tool.details.clone_from(&result.details);
-            tool.files.clone_from(&result.files);
-            tool.ran_with.clone_from(&result.ran_with);
+            let ToolResult { text, error, exit_code, details, files, ran_with, .. } = result.clone();
+            let duration_ms = tool.ran.then_some(result.duration_ms);
+            let ran = tool.ran && error != Some(ToolErrorCode::NotRun);
+            let before = std::mem::take(tool);
+            *tool = ToolSpan { text, error, exit_code, duration_ms, ran, details, files, ran_with, ..before };
         }
         // The subagents of this call have ended.
         let below: Vec<usize> =
@@ -124,13 +121,9 @@ impl TurnBuilder<'_> {
     }
 
     fn new_tool(&mut self, event: &Event, call_id: &CallId, name: &str, arguments: &str) -> usize {
-        let span = ToolSpan {
-            call_id: call_id.clone(),
-            step: self.last_call.map_or(0, |(_, step)| step),
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
-            ..ToolSpan::default()
-        };
+        let (step, name) = (self.last_call.map_or(0, |(_, step)| step), name.to_owned());
+        let (id, arguments) = (call_id.clone(), arguments.to_owned());
+        let span = ToolSpan { call_id: id, step, name, arguments, ..ToolSpan::default() };
         let number = self.arena.open(None, call_id.to_string(), event.at, SpanKind::Tool(Box::new(span)));
         self.tools.insert(call_id.clone(), number);
         number
@@ -146,13 +139,8 @@ impl TurnBuilder<'_> {
         if let Some(tool) = parent {
             self.start_tool(tool, event.at);
         }
-        let question = InterruptSpan {
-            interrupt_id: interrupt.id,
-            session_id: interrupt.session_id,
-            ask: interrupt.ask.clone(),
-            answer: None,
-            by: None,
-        };
+        let Interrupt { id: interrupt_id, session_id, ask, .. } = interrupt.clone();
+        let question = InterruptSpan { interrupt_id, session_id, ask, answer: None, by: None };
         let kind = SpanKind::Interrupt(Box::new(question));
         let number = self.arena.open(parent, interrupt.id.to_string(), event.at, kind);
         self.interrupts.insert(interrupt.id, number);

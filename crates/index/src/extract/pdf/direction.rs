@@ -182,13 +182,15 @@ fn place_marks(letters: &mut [Letter]) {
     }
 }
 
-/// Converts presentation forms to ordinary letters, in layout order. Returns `None` for other characters.
+/// Converts ligatures of Latin letters, and presentation forms, to ordinary letters in layout order. Returns `None` for
+/// other characters.
 pub(super) fn base_letters(letter: char, from_right: bool) -> Option<String> {
-    if !matches!(letter, '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') {
+    let is_latin = matches!(letter, '\u{fb00}'..='\u{fb06}');
+    if !is_latin && !matches!(letter, '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') {
         return None;
     }
     let letters: Vec<char> = std::iter::once(letter).nfkc().collect();
-    Some(if from_right { letters.into_iter().collect() } else { letters.into_iter().rev().collect() })
+    Some(if from_right || is_latin { letters.into_iter().collect() } else { letters.into_iter().rev().collect() })
 }
 
 /// Converts a piece of a line to logical order. The input is in layout order, which starts at the right if

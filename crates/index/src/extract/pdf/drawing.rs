@@ -98,12 +98,8 @@ impl Content {
     /// Returns true if a large image may contain more text than the characters on the page. False if another program's
     /// OCR layer already covers the image.
     pub(super) fn may_be_scan(&self) -> bool {
-        let seen = self
-            .glyphs
-            .iter()
-            .filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden)
-            .take(MIN_OVERLAY_LETTERS)
-            .count();
+        let seen = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden);
+        let seen = seen.take(MIN_OVERLAY_LETTERS).count();
         self.largest_image_share > SCAN_SHARE && seen < MIN_OVERLAY_LETTERS && self.hidden_letters() < MIN_LETTERS
     }
 }
@@ -199,9 +195,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
                     self.states.push(self.state.clone())
                 }
                 TypedInstruction::RestoreState(_) if self.states.len() > states => self.restore(),
-                TypedInstruction::Transform(m) => {
-                    self.state.page *= affine([m.0, m.1, m.2, m.3, m.4, m.5]);
-                }
+                TypedInstruction::Transform(m) => self.state.page *= affine([m.0, m.1, m.2, m.3, m.4, m.5]),
                 TypedInstruction::XObject(named) => self.draw_named(named.0, resources, depth),
                 TypedInstruction::InlineImage(_) if !self.is_hidden() => {
                     self.content.add_picture(self.state.page, false);

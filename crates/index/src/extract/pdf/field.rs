@@ -172,16 +172,11 @@ pub(super) fn attached_files(document: &Pdf) -> Vec<String> {
         let mut below = Vec::new();
         for node in &level {
             // The array alternates between names and files.
-            let files = node
-                .get::<Array<'_>>("Names")
-                .into_iter()
-                .flat_map(|all| all.iter::<Object<'_>>().take(2 * MAX_ANNOTATIONS));
-            names.extend(files.skip(1).step_by(2).filter_map(|file| file_name(&file)));
-            let kids = node
-                .get::<Array<'_>>("Kids")
-                .into_iter()
-                .flat_map(|kids| kids.iter::<Dict<'_>>().take(MAX_ANNOTATIONS));
-            below.extend(kids);
+            let files = node.get::<Array<'_>>("Names").into_iter();
+            let files = files.flat_map(|all| all.iter::<Object<'_>>().take(2 * MAX_ANNOTATIONS)).skip(1).step_by(2);
+            names.extend(files.filter_map(|file| file_name(&file)));
+            let kids = node.get::<Array<'_>>("Kids").into_iter();
+            below.extend(kids.flat_map(|kids| kids.iter::<Dict<'_>>().take(MAX_ANNOTATIONS)));
             if names.len() + below.len() > MAX_ANNOTATIONS {
                 return names;
             }

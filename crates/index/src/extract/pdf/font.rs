@@ -57,11 +57,8 @@ impl<'a> Fonts<'a> {
 
     fn read(&self, dictionary: &Dict<'a>) -> Face<'a> {
         let descendant = dictionary.get::<Array<'_>>("DescendantFonts").and_then(|all| all.iter::<Dict<'_>>().next());
-        let descriptor = [Some(dictionary), descendant.as_ref()]
-            .into_iter()
-            .flatten()
-            .find_map(|font| font.get::<Dict<'_>>("FontDescriptor"))
-            .unwrap_or_default();
+        let descriptor_of = |font: &Dict<'a>| font.get::<Dict<'a>>("FontDescriptor");
+        let descriptor = descriptor_of(dictionary).or_else(|| descriptor_of(descendant.as_ref()?)).unwrap_or_default();
         let name = dictionary.get::<Name<'_>>("BaseFont").map(|name| name.as_str().to_ascii_lowercase());
         let name = name.unwrap_or_default();
         // Flags as in PDF 32000-1, table 123.

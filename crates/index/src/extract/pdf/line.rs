@@ -160,10 +160,9 @@ impl OpenPiece {
         if is_apart {
             text.push(' ');
         }
-        match (expand_ligature(letter.letter), direction::base_letters(letter.letter, letter.from_right)) {
-            (Some(letters), _) => text.push_str(letters),
-            (None, Some(letters)) => text.push_str(&letters),
-            (None, None) => text.push(letter.letter),
+        match direction::base_letters(letter.letter, letter.from_right) {
+            Some(letters) => text.push_str(&letters),
+            None => text.push(letter.letter),
         }
         *right = right.max(letter.right);
         self.bold += usize::from(letter.is_bold);
@@ -185,19 +184,6 @@ impl OpenPiece {
         let text = direction::to_logical_order(self.piece.text, self.last.from_right);
         Piece { text, size, is_bold: self.bold * 2 > count, is_mono: self.mono * 2 > count, ..self.piece }
     }
-}
-
-/// Expands ligatures of Latin letters.
-const fn expand_ligature(letter: char) -> Option<&'static str> {
-    Some(match letter {
-        '\u{fb00}' => "ff",
-        '\u{fb01}' => "fi",
-        '\u{fb02}' => "fl",
-        '\u{fb03}' => "ffi",
-        '\u{fb04}' => "ffl",
-        '\u{fb05}' | '\u{fb06}' => "st",
-        _ => return None,
-    })
 }
 
 /// Groups pieces into lines from top to bottom.
@@ -264,23 +250,13 @@ fn accented_letter(accent: &Letter, letter: &Letter, mark: char) -> Option<char>
 }
 
 /// Returns the combining mark for a stand-alone accent.
-const fn mark(accent: char) -> Option<char> {
-    Some(match accent {
-        '`' => '\u{300}',
-        '´' => '\u{301}',
-        'ˆ' => '\u{302}',
-        '˜' => '\u{303}',
-        '¯' => '\u{304}',
-        '˘' => '\u{306}',
-        '˙' => '\u{307}',
-        '¨' => '\u{308}',
-        '˚' => '\u{30a}',
-        '˝' => '\u{30b}',
-        'ˇ' => '\u{30c}',
-        '¸' => '\u{327}',
-        '˛' => '\u{328}',
-        _ => return None,
-    })
+fn mark(accent: char) -> Option<char> {
+    const ACCENTS: [char; 13] = ['`', '´', 'ˆ', '˜', '¯', '˘', '˙', '¨', '˚', '˝', 'ˇ', '¸', '˛'];
+    const MARKS: [char; 13] = [
+        '\u{300}', '\u{301}', '\u{302}', '\u{303}', '\u{304}', '\u{306}', '\u{307}', '\u{308}', '\u{30a}', '\u{30b}',
+        '\u{30c}', '\u{327}', '\u{328}',
+    ];
+    ACCENTS.iter().position(|known| *known == accent).and_then(|at| MARKS.get(at)).copied()
 }
 
 /// Character in the layout of a page. The y axis points up; lengths are in points.
@@ -305,16 +281,8 @@ pub(super) struct Letter {
 impl Letter {
     /// Creates the character for a glyph that starts at this position in the layout.
     pub(super) fn of(glyph: &Glyph, (left, base): Place) -> Self {
-        Self {
-            letter: glyph.letter,
-            left,
-            right: left + glyph.width,
-            base,
-            size: glyph.size,
-            is_bold: glyph.is_bold,
-            is_mono: glyph.is_mono,
-            ..Self::default()
-        }
+        let Glyph { letter, width, size, is_bold, is_mono, .. } = *glyph;
+        Self { letter, left, right: left + width, base, size, is_bold, is_mono, ..Self::default() }
     }
 
     /// Returns true if the character is visible.

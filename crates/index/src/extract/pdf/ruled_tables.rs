@@ -26,12 +26,8 @@ pub(super) struct RulingLine {
 impl RulingLine {
     /// Returns the line between two points if it is horizontal or vertical.
     fn between(one: (f32, f32), other: (f32, f32)) -> Option<Self> {
-        let stroke = Self {
-            left: one.0.min(other.0),
-            right: one.0.max(other.0),
-            bottom: one.1.min(other.1),
-            top: one.1.max(other.1),
-        };
+        let point = |(x, y)| Self { left: x, right: x, bottom: y, top: y };
+        let stroke = point(one).union(&point(other));
         let is_horizontal = stroke.top - stroke.bottom < TOUCH_DISTANCE && stroke.right - stroke.left >= TOUCH_DISTANCE;
         (is_horizontal || stroke.is_vertical()).then_some(stroke)
     }

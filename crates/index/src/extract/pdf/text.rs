@@ -45,18 +45,12 @@ impl Line {
             });
             text.push_str(&piece.text);
         }
-        Some(Self {
-            text,
-            left: first.left,
-            right: last.right,
-            base: first.base,
-            size: row.iter().map(|piece| piece.size).fold(0.0, f32::max),
-            is_bold: row.iter().all(|piece| piece.is_bold),
-            is_mono: row.iter().all(|piece| piece.is_mono),
-            is_table: first.is_table,
-            cells,
-            has_cells: false,
-        })
+        let Piece { left, base, is_table, .. } = *first;
+        let size = row.iter().map(|piece| piece.size).fold(0.0, f32::max);
+        let all = |is_so: fn(&Piece) -> bool| row.iter().all(is_so);
+        let (is_bold, is_mono) = (all(|piece| piece.is_bold), all(|piece| piece.is_mono));
+        let right = last.right;
+        Some(Self { text, left, right, base, size, is_bold, is_mono, is_table, cells, has_cells: false })
     }
 }
 

@@ -133,12 +133,9 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
         let mut bytes = Vec::new();
         file.take(MAX_MODEL_BYTES).read_to_end(&mut bytes).ok().map(|_| bytes)
     };
-    let files = ModelFiles {
-        detection: read(detection)?,
-        recognition: read(recognition)?,
-        letters: String::from_utf8(read(letters)?).ok()?,
-    };
-    Recogniser::load(files, threads).ok()
+    let (detection, recognition) = (read(detection)?, read(recognition)?);
+    let letters = String::from_utf8(read(letters)?).ok()?;
+    Recogniser::load(ModelFiles { detection, recognition, letters }, threads).ok()
 }
 
 /// Maximum length of the longer side for recognition, in pixels. Larger images have larger text.
