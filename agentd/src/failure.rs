@@ -106,10 +106,7 @@ impl Refusal {
 
     /// Returns message and hint on one line, for outputs that accept a single string.
     pub(crate) fn sentence(&self) -> String {
-        match &self.hint {
-            Some(hint) => format!("{}; {hint}", self.message),
-            None => self.message.clone(),
-        }
+        self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{}; {hint}", self.message))
     }
 }
 

@@ -130,8 +130,7 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
     for (name, content) in bundled::FILES {
         let path = draft.join(name);
         path.parent().map_or(Ok(()), private)?;
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         io::Write::write_all(&mut file, content)?;
     }
     fs::rename(&draft, &target)?;

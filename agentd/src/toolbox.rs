@@ -6,12 +6,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier, UnlistedServer},
     ids::SessionId,
+    mutex::lock,
     ports::{ToolContext, ToolUser, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -75,7 +76,7 @@ impl DaemonTools {
 
     /// Applies new settings, starting with the next turn. The tools in `unavailable` are currently unavailable.
     pub fn follow_settings(&self, settings: &ToolSettings, unavailable: Vec<&'static str>) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if current.settings != *settings || current.unavailable != unavailable {
             let published = Arc::clone(&current.published);
             *current = build(&*self.builtin, published, settings.clone(), [&self.unavailable, &unavailable]);
@@ -87,7 +88,7 @@ impl DaemonTools {
     fn with_current<T>(&self, read: impl FnOnce(&ConfiguredCatalogue) -> T) -> T {
         self.pool.list_missing();
         let published = self.pool.published();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if !Arc::ptr_eq(&current.published, &published) {
             let (settings, unavailable) =
                 (std::mem::take(&mut current.settings), std::mem::take(&mut current.unavailable));
@@ -140,10 +141,6 @@ impl DaemonTools {
             None => self.refusal(call).map_or_else(|| Ok(self.toolbox_in_turn(context, call)), Err),
         }
     }
-
-    fn merged_tools(&self) -> MutexGuard<'_, HashMap<SessionId, MergedTools>> {
-        self.merged_tools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Toolbox for DaemonTools {
@@ -169,13 +166,13 @@ impl Toolbox for DaemonTools {
 
     fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {
         let Some(pool) = self.servers.of(session) else {
-            self.merged_tools().remove(&session);
+            lock(&self.merged_tools).remove(&session);
             return None;
         };
         // Servers that did not answer are queried again.
         pool.list_missing();
         let (base, published) = (self.catalogue(), pool.published());
-        let mut merged_tools = self.merged_tools();
+        let mut merged_tools = lock(&self.merged_tools);
         let cached = merged_tools.get(&session);
         let is_same =
             |cached: &&MergedTools| Arc::ptr_eq(&cached.base, &base) && Arc::ptr_eq(&cached.published, &published);
@@ -202,7 +199,7 @@ impl Toolbox for DaemonTools {
     }
 
     fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
-        self.merged_tools().remove(&session);
+        lock(&self.merged_tools).remove(&session);
         async move {
             self.builtin.end_session(session).await;
             self.servers.remove(session).await;

@@ -264,14 +264,12 @@ impl FetchFile {
             web.timeout = timeout.0;
             set("timeout");
         }
-        // The range was already checked when the numbers were parsed.
-        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         if let Some(limit) = self.max_bytes {
-            web.max_bytes = size(limit.0);
+            web.max_bytes = limit.size();
             set("max_bytes");
         }
         if let Some(limit) = self.max_redirects {
-            web.max_redirects = size(limit.0);
+            web.max_redirects = limit.size();
             set("max_redirects");
         }
         if let Some(contact) = &self.contact {

@@ -161,10 +161,7 @@ pub fn check_user_file(sources: &Sources, text: String, path: PathBuf) -> Result
     let before = read(sources, &mut Origins::default()).map(|(_, broken, _)| broken).unwrap_or_default();
     let (_, broken, _) = read(&candidate, &mut Origins::default())?;
     // A server that was already broken does not prevent the change.
-    match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
-        Some((_, error)) => Err(error),
-        None => Ok(()),
-    }
+    broken.into_iter().find(|(name, _)| !before.contains_key(name)).map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// Checks a server name, which is part of the names of the server's tools and of commands that users type.

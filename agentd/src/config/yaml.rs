@@ -126,10 +126,7 @@ pub(super) fn expand(text: &str, variables: &HashMap<String, String>) -> Result<
             out.push_str(&rest[at..=end]);
         } else {
             out.push_str(&rest[..at]);
-            let (name, default) = match rest[at + 2..end].split_once(":-") {
-                Some((name, default)) => (name, Some(default)),
-                None => (&rest[at + 2..end], None),
-            };
+            let (name, default) = agentd_mcp::variables::parts(&rest[at + 2..end]);
             let value = variables.get(name).filter(|value| default.is_none() || !value.is_empty());
             out.push_str(value.map(String::as_str).or(default).ok_or_else(|| unset(name))?);
         }

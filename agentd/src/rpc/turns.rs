@@ -258,10 +258,7 @@ impl CommandReader {
                 _ => return,
             };
             // Boxed, because most clients never send commands and should not pay for the memory.
-            let notice = match Box::pin(self.execute(frame.command, &mut calls)).await {
-                Ok(()) => continue,
-                Err(notice) => notice,
-            };
+            let Err(notice) = Box::pin(self.execute(frame.command, &mut calls)).await else { continue };
             let broken = matches!(notice, ClientNotice::Broken(_));
             if self.notices.try_send(notice).is_err() {
                 tracing::debug!(turn = %self.turn_id, "could not report a refused command to its client");

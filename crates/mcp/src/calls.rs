@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -13,6 +13,7 @@ use std::{
 
 use agentd_core::{
     ids::SessionId,
+    mutex::lock,
     ports::{CallProgress, Person, Sampler, ToolContext},
 };
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
@@ -101,14 +102,14 @@ impl Calls {
             ended: CancellationToken::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.list().insert(number, Arc::clone(&call));
+        lock(&self.in_flight).insert(number, Arc::clone(&call));
         CallGuard { calls: self, number, call }
     }
 
     /// Returns the most recent call, to which requests from the server are assigned. The flag is true if other sessions
     /// have calls in flight, so that the assignment may be wrong.
     pub(crate) fn latest(&self) -> Option<(Arc<Call>, bool)> {
-        let list = self.list();
+        let list = lock(&self.in_flight);
         let (_, latest) = list.last_key_value()?;
         let is_ambiguous = list.values().any(|call| call.session != latest.session);
         Some((Arc::clone(latest), is_ambiguous))
@@ -116,7 +117,7 @@ impl Calls {
 
     /// Returns the project folders of the sessions with calls in flight.
     pub(crate) fn roots(&self) -> Vec<PathBuf> {
-        let mut roots: Vec<PathBuf> = self.list().values().filter_map(|call| call.root.clone()).collect();
+        let mut roots: Vec<PathBuf> = lock(&self.in_flight).values().filter_map(|call| call.root.clone()).collect();
         roots.sort();
         roots.dedup();
         roots
@@ -124,21 +125,18 @@ impl Calls {
 
     /// Reports progress to the call with this token.
     pub(crate) fn report_progress(&self, progress: &ProgressNotificationParam) {
-        let list = self.list();
-        if let Some(call) = list.values().find(|call| call.time().token.as_ref() == Some(&progress.progress_token)) {
+        let list = lock(&self.in_flight);
+        if let Some(call) = list.values().find(|call| lock(&call.time).token.as_ref() == Some(&progress.progress_token))
+        {
             call.report_progress(progress);
         }
-    }
-
-    fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Call>>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Call {
     /// Assigns a progress token to the call when the request is sent to the server.
     pub(crate) fn set_token(&self, token: ProgressToken) {
-        let mut time = self.time();
+        let mut time = lock(&self.time);
         (time.token, time.last_message) = (Some(token), Instant::now());
     }
 
@@ -147,7 +145,7 @@ impl Call {
     pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> ExpiredLimit {
         loop {
             let next = {
-                let (time, now) = (self.time(), Instant::now());
+                let (time, now) = (lock(&self.time), Instant::now());
                 let (silence_end, total_end) = (time.last_message + silence, time.started_at + all + time.waited);
                 match time.waiting {
                     _ if time.questions > MAX_QUESTIONS => return ExpiredLimit::Questions,
@@ -176,7 +174,7 @@ impl Call {
 
     /// Returns the number of the next question of this call, or `None` if the maximum is exceeded.
     pub(crate) fn next_question(&self) -> Option<u32> {
-        let mut time = self.time();
+        let mut time = lock(&self.time);
         time.questions = time.questions.saturating_add(1);
         let number = time.questions;
         drop(time);
@@ -186,13 +184,13 @@ impl Call {
 
     /// Suspends the time limits until the guard is dropped, while the server waits for the user or a model.
     pub(crate) fn suspend_limits(&self) -> WaitGuard<'_> {
-        self.time().waiting.get_or_insert_with(Instant::now);
+        lock(&self.time).waiting.get_or_insert_with(Instant::now);
         self.changed.notify_one();
         WaitGuard(self)
     }
 
     fn report_progress(&self, progress: &ProgressNotificationParam) {
-        let (mut time, now) = (self.time(), Instant::now());
+        let (mut time, now) = (lock(&self.time), Instant::now());
         time.last_message = now;
         let is_due = time.last_report.is_none_or(|last| now >= last + REPORT_INTERVAL);
         if is_due {
@@ -203,10 +201,6 @@ impl Call {
         if is_due {
             self.progress.report(&line(progress));
         }
-    }
-
-    fn time(&self) -> MutexGuard<'_, Time> {
-        self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -235,7 +229,7 @@ pub(crate) struct WaitGuard<'a>(&'a Call);
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        let (mut time, now) = (self.0.time(), Instant::now());
+        let (mut time, now) = (lock(&self.0.time), Instant::now());
         if let Some(since) = time.waiting.take() {
             time.waited += now - since;
         }
@@ -247,7 +241,7 @@ impl Drop for WaitGuard<'_> {
 
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
-        self.calls.list().remove(&self.number);
+        lock(&self.calls.in_flight).remove(&self.number);
         self.call.ended.cancel();
     }
 }

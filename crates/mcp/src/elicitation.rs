@@ -206,10 +206,8 @@ impl Form {
                 None => {}
             }
         }
-        match values.keys().next() {
-            Some(name) => Err(format!("unknown field `{}`", display_text(name))),
-            None => Ok(filled),
-        }
+        let unknown = values.keys().next();
+        unknown.map_or(Ok(filled), |name| Err(format!("unknown field `{}`", display_text(name))))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Recent log of a server: its standard error, its log messages, and events of its connection.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Mutex};
+
+use agentd_core::mutex::lock;
 
 use crate::reason::{SecretFilter, line};
 
@@ -37,17 +36,17 @@ impl Log {
 
     /// Adds a line from agentd itself.
     pub fn note(&self, line: &str) {
-        self.ring().push(format!("agentd: {}", self.shown(line)));
+        lock(&self.ring).push(format!("agentd: {}", self.shown(line)));
     }
 
     /// Adds a line from the server.
     pub fn add(&self, line: &str) {
-        self.ring().push(self.shown(line));
+        lock(&self.ring).push(self.shown(line));
     }
 
     /// Adds raw output from the server's standard error.
     pub fn append(&self, bytes: &[u8]) {
-        let mut ring = self.ring();
+        let mut ring = lock(&self.ring);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let ends = piece.last() == Some(&b'\n');
             let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
@@ -65,7 +64,7 @@ impl Log {
 
     /// Finishes an unfinished line at the end of the output.
     pub fn end(&self) {
-        let mut ring = self.ring();
+        let mut ring = lock(&self.ring);
         if !ring.open.is_empty() {
             self.close(&mut ring);
         }
@@ -73,14 +72,14 @@ impl Log {
 
     /// Returns the last lines, oldest first.
     pub fn last(&self, limit: usize) -> Vec<String> {
-        let ring = self.ring();
+        let ring = lock(&self.ring);
         let skipped = ring.lines.len().saturating_sub(limit);
         ring.lines.iter().skip(skipped).cloned().collect()
     }
 
     /// Returns the last line from the server itself, shortened and cleaned for an error.
     pub fn last_line(&self) -> Option<String> {
-        let ring = self.ring();
+        let ring = lock(&self.ring);
         let last = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
         Some(line(last, &self.clean))
     }
@@ -99,10 +98,6 @@ impl Log {
     /// Removes terminal sequences and secrets from a line.
     fn shown(&self, line: &str) -> String {
         self.clean.redact(&strip_terminal_sequences(line))
-    }
-
-    fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

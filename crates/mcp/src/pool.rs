@@ -7,13 +7,14 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use agentd_core::{
     ids::SessionId,
+    mutex::lock,
     ports::{ToolContext, ToolUser},
 };
 use futures_util::future::join_all;
@@ -161,14 +162,14 @@ impl McpPool {
 
     /// Returns the tools currently offered to models.
     pub fn published(&self) -> Arc<PublishedTools> {
-        Arc::clone(&self.state().published)
+        Arc::clone(&lock(&self.state).published)
     }
 
     /// Allows servers to be started without a call, and starts the eager ones in the background. Until then, no server
     /// is started without a call, so that daemon startup is not delayed.
     pub fn open(self: &Arc<Self>) {
         self.is_open.store(true, Ordering::Release);
-        let config = Arc::clone(&self.state().config);
+        let config = Arc::clone(&lock(&self.state).config);
         let can_start = |server: &ServerConfig| server.eager && !server.needs_project();
         let eager = config.enabled().filter(|(_, server)| can_start(server)).map(|(name, _)| name.to_owned());
         self.start_in_background(eager.collect(), Need::Call, &ToolUser::default());
@@ -193,7 +194,7 @@ impl McpPool {
     /// Returns the variables in the configuration that the daemon's environment lacks, so that clients must provide
     /// them.
     pub fn variables(&self) -> Vec<String> {
-        let state = self.state();
+        let state = lock(&self.state);
         let all: BTreeSet<String> = state.config.enabled().flat_map(|(_, server)| server.variables()).collect();
         all.into_iter().filter(|name| !is_place(name)).collect()
     }
@@ -207,19 +208,19 @@ impl McpPool {
     ) -> Vec<String> {
         let named = self.variables();
         let values = values.into_iter().filter(|(name, _)| named.contains(name));
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.client_values.set_client_values(session, values);
         state.client_values.secrets().map(str::to_owned).collect()
     }
 
     /// Returns the configuration of an enabled server.
     pub(crate) fn config_of(&self, server: &str) -> Option<ServerConfig> {
-        self.state().config.servers.get(server).filter(|server| server.enabled).cloned()
+        lock(&self.state).config.servers.get(server).filter(|server| server.enabled).cloned()
     }
 
     /// Returns the recent log of a server.
     pub fn log(&self, server: &str) -> Option<Arc<Log>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.config.servers.contains_key(server).then(|| state.log(server, &self.deps.clean))
     }
 
@@ -240,7 +241,7 @@ impl McpPool {
     /// Fails if there is no such server.
     pub async fn stop(&self, server: &str) -> Result<(), String> {
         let handles = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if state.config.broken.contains_key(server) {
                 return Ok(());
             }
@@ -257,12 +258,12 @@ impl McpPool {
     pub fn reconfigure(self: &Arc<Self>, config: McpConfig) {
         let new = Arc::new(config);
         let unknown: Vec<&str> = {
-            let state = self.state();
+            let state = lock(&self.state);
             new.enabled().map(|(name, _)| name).filter(|name| !state.known.contains_key(*name)).collect()
         };
         let read = self.owner.stored(&self.catalogues, unknown.into_iter());
         let ended = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             let old = std::mem::replace(&mut state.config, Arc::clone(&new));
             let is_unchanged = |name: &str| match (old.servers.get(name), new.servers.get(name)) {
                 (Some(old), Some(new)) => {
@@ -296,7 +297,7 @@ impl McpPool {
     /// Stops all servers permanently.
     pub async fn close(&self) {
         let handles = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.closed = true;
             state.connections.remove_servers(|_| true)
         };
@@ -306,7 +307,7 @@ impl McpPool {
     /// Returns a connection to a server, for a session or without one. `offered_as` is the server's fingerprint when
     /// its tool was offered, or `None` if no tool is called.
     fn handle(&self, server: &str, user: &ToolUser, offered_as: Option<&str>) -> Result<ServerHandle, Reason> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.closed {
             return Err(Reason::new("agentd is stopping"));
         }
@@ -394,7 +395,7 @@ impl McpPool {
     /// Stores a new catalogue of a server.
     fn learn(self: &Arc<Self>, server: &str, catalogue: Catalogue) {
         {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if state.known.get(server).is_some_and(|known| **known == catalogue) {
                 return;
             }
@@ -414,11 +415,11 @@ impl McpPool {
     fn republish(&self) {
         loop {
             let (config, known, version) = {
-                let state = self.state();
+                let state = lock(&self.state);
                 (Arc::clone(&state.config), state.known.clone(), state.version)
             };
             let published = Arc::new(publish(&config, &known, &*self.reserved));
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if state.version == version {
                 state.published = published;
                 return;
@@ -428,15 +429,11 @@ impl McpPool {
 
     /// Stores the current catalogue of a server on the disk. Blocks.
     fn store(&self, server: &str) {
-        let _one_at_a_time = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(catalogue) = self.state().known.get(server).cloned() else { return };
+        let _one_at_a_time = lock(&self.write_lock);
+        let Some(catalogue) = lock(&self.state).known.get(server).cloned() else { return };
         if let Err(error) = self.catalogues.store(server, &catalogue) {
             tracing::warn!(server, "could not store the MCP server's catalogue: {error}");
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

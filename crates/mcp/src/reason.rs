@@ -95,11 +95,13 @@ pub(crate) fn line(text: &str, clean: &SecretFilter) -> String {
     let text: String = text.chars().take(MAX_PROCESSED).collect();
     let text = clean.redact(&text);
     let text = untrusted::sanitize(&text).replace(['\n', '\t'], " ");
-    let text = text.trim();
-    match text.char_indices().nth(MAX_LENGTH) {
-        Some((end, _)) => format!("{} […]", &text[..end]),
-        None => text.to_owned(),
-    }
+    shortened(text.trim(), MAX_LENGTH)
+}
+
+/// Shortens a text to this number of characters, with a mark of what is missing.
+pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    let end = text.char_indices().nth(limit);
+    end.map_or_else(|| text.to_owned(), |(end, _)| format!("{} […]", &text[..end]))
 }
 
 /// Returns the message of an error and its causes, without repetitions.

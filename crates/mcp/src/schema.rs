@@ -7,6 +7,8 @@ use agentd_core::untrusted;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::reason::shortened;
+
 /// Maximum length of a name that all providers accept.
 const MAX_NAME_LENGTH: usize = 64;
 /// Maximum length of a tool's or argument's description, in characters.
@@ -112,11 +114,7 @@ pub(crate) fn line(text: &str) -> String {
 }
 
 fn truncated(text: &str, limit: usize) -> String {
-    let clean = untrusted::sanitize(text);
-    match clean.char_indices().nth(limit) {
-        Some((end, _)) => format!("{} […]", &clean[..end]),
-        None => clean,
-    }
+    shortened(&untrusted::sanitize(text), limit)
 }
 
 /// Converts the schema of a tool's arguments to an object of limited size. An unusable schema becomes one that accepts

@@ -6,10 +6,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use agentd_core::{environment::ClientEnvironment, ids::SessionId, ports::ToolUser, route::Routes};
+use agentd_core::{environment::ClientEnvironment, ids::SessionId, mutex::lock, ports::ToolUser, route::Routes};
 use futures_util::future::join_all;
 use secrecy::SecretString;
 
@@ -100,7 +100,7 @@ impl SessionServers {
         environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
         let secrets: Vec<String> = config.secrets().map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect();
         let (version, pool, ended) = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if state.closed {
                 return Err(ServerRefusal::new("agentd is stopping", "try again when it runs"));
             }
@@ -146,19 +146,19 @@ impl SessionServers {
 
     /// Returns the servers of a session, if it has any.
     pub fn of(&self, session: SessionId) -> Option<Arc<McpPool>> {
-        self.state().sessions.get(&session).map(|provided| Arc::clone(&provided.pool))
+        lock(&self.state).sessions.get(&session).map(|provided| Arc::clone(&provided.pool))
     }
 
     /// Stops the servers of a session. Returns after they have exited, with everything that they started.
     pub async fn remove(&self, session: SessionId) {
-        let ended = self.state().sessions.remove(&session).map(|provided| provided.pool);
+        let ended = lock(&self.state).sessions.remove(&session).map(|provided| provided.pool);
         self.end(ended.into_iter().collect()).await;
     }
 
     /// Stops all servers, and rejects new ones.
     pub async fn close(&self) {
         let ended = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.closed = true;
             state.sessions.drain().map(|(_, provided)| provided.pool).collect()
         };
@@ -185,12 +185,8 @@ impl SessionServers {
             return;
         }
         join_all(pools.iter().map(|pool| pool.close())).await;
-        let secrets = self.state().secrets();
+        let secrets = lock(&self.state).secrets();
         (self.parts.learn_secrets)(secrets);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

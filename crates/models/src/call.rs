@@ -7,7 +7,7 @@ mod reading;
 use std::{
     collections::{BTreeSet, VecDeque},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use agentd_core::{
     error::ModelError,
     exchange::{ExchangeOutcome, SentRequest},
     model::{LearntForm, ListedModel, ModelChunk, ModelInfo, ModelRequest, WindowSource},
+    mutex::lock,
     ports::Model,
     tool::ToolSpec,
     usage::Prices,
@@ -127,7 +128,7 @@ impl Model for HttpModel {
     }
 
     fn forget(&self) {
-        self.0.unneeded().clear();
+        lock(&self.0.unneeded).clear();
         self.0.facts.forget();
     }
 
@@ -328,10 +329,6 @@ fn sent_tools(tools: &Arc<[ToolSpec]>, form: &RequestForm) -> Arc<[ToolSpec]> {
 }
 
 impl Inner {
-    fn unneeded(&self) -> MutexGuard<'_, BTreeSet<Change>> {
-        self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes one attempt, up to the head of the answer. The returned first-byte deadline also applies to reading.
     /// Facts about the model are queried concurrently, or beforehand if the request depends on them. `paused` is the
     /// content of a paused answer.

@@ -19,34 +19,22 @@ pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 /// Idle timeout of the Responses wire in milliseconds. On this wire, models reason without any output or keep-alive.
 const THINKING_TIMEOUT_MS: u64 = 300_000;
 
-/// Dialect of a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Wire {
-    /// Chat completions, which most servers offer.
-    #[default]
-    #[serde(alias = "openai_compat")]
-    OpenAi,
-    /// llama.cpp's own `/completion`, with tools in the text.
-    #[serde(alias = "llama.cpp", alias = "completion")]
-    LlamaCpp,
-    /// Anthropic's Messages API, `/messages`.
-    #[serde(alias = "messages")]
-    Anthropic,
-    /// OpenAI's Responses API, `/responses`.
-    Responses,
-}
-
-impl Wire {
-    /// Returns the name of the dialect in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::LlamaCpp => "llamacpp",
-            Self::Anthropic => "anthropic",
-            Self::Responses => "responses",
-        }
+agentd_core::names! {
+    /// Dialect of a server.
+    #[derive(Default)]
+    pub enum Wire {
+        /// Chat completions, which most servers offer.
+        #[default]
+        #[serde(alias = "openai_compat")]
+        OpenAi = "openai",
+        /// llama.cpp's own `/completion`, with tools in the text.
+        #[serde(alias = "llama.cpp", alias = "completion")]
+        LlamaCpp = "llamacpp",
+        /// Anthropic's Messages API, `/messages`.
+        #[serde(alias = "messages")]
+        Anthropic = "anthropic",
+        /// OpenAI's Responses API, `/responses`.
+        Responses = "responses",
     }
 }
 

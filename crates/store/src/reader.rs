@@ -63,10 +63,8 @@ impl Readers {
                 let _ = reply.send(query(connection));
             }
         }));
-        match self.queue.send(task).await {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(no_reply(&self.closed))),
-            Err(_) => Err(no_reply(&self.closed)),
-        }
+        self.queue.send(task).await.map_err(|_| no_reply(&self.closed))?;
+        answer.await.unwrap_or_else(|_| Err(no_reply(&self.closed)))
     }
 
     /// Answers the queued reads, then ends the threads. A second close does nothing.

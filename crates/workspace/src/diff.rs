@@ -132,10 +132,8 @@ fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
 /// Returns the text of a file: verbatim if it is UTF-8, otherwise decoded with the detected encoding. `None` if it is
 /// not text.
 fn decode_text(content: &[u8]) -> Option<String> {
-    match plain(content) {
-        Some(text) => Some(text.to_owned()),
-        None => Document::read(content.to_vec()).ok().map(|document| document.text().to_owned()),
-    }
+    let decoded = || Some(Document::read(content.to_vec()).ok()?.text().to_owned());
+    plain(content).map(str::to_owned).or_else(decoded)
 }
 
 fn plain(content: &[u8]) -> Option<&str> {

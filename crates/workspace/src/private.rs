@@ -49,8 +49,7 @@ pub fn folder_in(parent: &Dir, name: impl AsRef<Path>) -> io::Result<()> {
 
 /// Creates a file in an open folder for writing.
 pub fn file_in(folder: &Dir, name: impl AsRef<Path>, mode: u32) -> io::Result<fs::File> {
-    let mut options = OpenOptions::new();
-    Ok(folder.open_with(name, options.write(true).create_new(true).mode(mode))?.into_std())
+    Ok(folder.open_with(name, OpenOptions::new().write(true).create_new(true).mode(mode))?.into_std())
 }
 
 /// Writes a new file that only its owner can access; `runs` makes the file executable.

@@ -114,10 +114,7 @@ impl Target {
     /// Returns true if both targets refer to the same file, under one name or two.
     pub fn is_file_of(&self, other: &Self) -> bool {
         let identity = |target: &Self| target.existing.as_ref().and_then(|existing| existing.identity);
-        match (identity(self), identity(other)) {
-            (Some(one), Some(two)) => one == two,
-            _ => self.path == other.path,
-        }
+        identity(self).zip(identity(other)).map_or_else(|| self.path == other.path, |(one, two)| one == two)
     }
 
     /// Sets the permissions of a new file to those of another file, as for a moved file.

@@ -14,7 +14,7 @@ use agentd_extensions::plugins::InstalledPlugin;
 use agentd_mcp::config::{Sampling, ToolGrants};
 use serde::{
     Deserialize, Deserializer,
-    de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor, value::SeqAccessDeserializer},
 };
 use serde_json::json;
 use serde_saphyr::Spanned;
@@ -233,11 +233,8 @@ impl<'de> Visitor<'de> for GrantsVisitor {
         Ok(GrantsFile(ToolGrants::None))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<GrantsFile, A::Error> {
-        let mut tools = BTreeSet::new();
-        while let Some(tool) = list.next_element::<String>()? {
-            tools.insert(tool);
-        }
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<GrantsFile, A::Error> {
+        let tools = BTreeSet::<String>::deserialize(SeqAccessDeserializer::new(list))?;
         let grants = match () {
             () if tools.is_empty() => ToolGrants::None,
             () if tools.contains("*") => ToolGrants::All,

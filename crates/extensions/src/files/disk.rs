@@ -264,9 +264,7 @@ fn open_cached(_: &Path, _: bool) -> io::Result<OwnedFd> {
 
 /// Formats a path for the user, in one line.
 pub(crate) fn shown(path: &Path, home: Option<&Path>) -> String {
-    let shown = match home.and_then(|home| path.strip_prefix(home).ok()) {
-        Some(rest) => format!("~/{}", rest.display()),
-        None => path.display().to_string(),
-    };
+    let below = home.and_then(|home| path.strip_prefix(home).ok());
+    let shown = below.map_or_else(|| path.display().to_string(), |rest| format!("~/{}", rest.display()));
     agentd_core::path::shown(&shown).into_owned()
 }

@@ -65,21 +65,20 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
         let begins = |line: &str| line.trim_matches(['"', '\'']).starts_with(key) && line.contains(':');
         yaml.lines().position(begins).map_or(1, |index| index + 2)
     };
+    let text = |key: &str, value: &Value| match scalar(value) {
+        Some(text) => Ok(single_line(&text)),
+        None => Err(Flaw::new(line(key), format!("`{key}` must be a string"))),
+    };
     for (key, value) in &fields {
         match (key.as_str(), value) {
             (_, Value::Null) => {}
-            ("name" | "description", value) => {
-                let text = scalar(value).ok_or_else(|| Flaw::new(line(key), format!("`{key}` must be a string")))?;
-                match key.as_str() {
-                    "name" => front.name = Some(single_line(&text)),
-                    _ => front.description = single_line(&text),
-                }
-            }
+            ("name", value) => front.name = Some(text(key, value)?),
+            ("description", value) => front.description = text(key, value)?,
             ("license", value) => front.license = scalar(value),
             ("allowed-tools" | "allowed_tools" | "tools", value) => front.allowed_tools = list(value),
             ("dependencies" | "requirements", value) => front.dependencies = list(value),
             (other, _) if IGNORED_KEYS.split(' ').any(|key| key == other) => {}
-            (other, _) => front.notes.push(Flaw::new(line(key), format!("unknown key `{}`", shorten(other)))),
+            (other, _) => front.notes.push(Flaw::new(line(key), format!("unknown key `{}`", first_chars(other, 40).0))),
         }
     }
     if front.name.as_ref().is_some_and(String::is_empty) {
@@ -248,10 +247,7 @@ pub(crate) fn list(value: &Value) -> Vec<String> {
         Value::Array(values) => values.iter().filter_map(scalar).collect(),
         Value::String(text) if text.contains(['\n', ',']) => split_list(text),
         Value::String(text) => vec![text.clone()],
-        Value::Object(fields) => match fields.get("python").or_else(|| fields.get("pip")) {
-            Some(inner) => list(inner),
-            None => Vec::new(),
-        },
+        Value::Object(fields) => fields.get("python").or_else(|| fields.get("pip")).map(list).unwrap_or_default(),
         _ => Vec::new(),
     };
     parts.iter().map(|part| single_line(part)).filter(|part| !part.is_empty()).collect()
@@ -278,10 +274,6 @@ fn split_list(text: &str) -> Vec<String> {
 
 fn single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn shorten(text: &str) -> &str {
-    first_chars(text, 40).0
 }
 
 /// Quotes external text for a message.

@@ -207,16 +207,9 @@ impl ServerEntry {
                 return Err(format!("{} leads out of the plugin", shown(text)));
             }
         }
-        if let Some(command) = &mut self.command
-            && command.contains('/')
-            && !command.starts_with(['/', '$', '~'])
-        {
-            *command = format!("{ROOT}/{}", inner_path(command)?);
-        }
-        if let Some(cwd) = &mut self.cwd
-            && !cwd.starts_with(['/', '$', '~'])
-        {
-            *cwd = format!("{ROOT}/{}", inner_path(cwd)?);
+        let command = self.command.as_mut().filter(|command| command.contains('/'));
+        for path in command.into_iter().chain(&mut self.cwd).filter(|path| !path.starts_with(['/', '$', '~'])) {
+            *path = format!("{ROOT}/{}", inner_path(path)?);
         }
         for arg in self.args.iter_mut().filter(|arg| arg.starts_with("./")) {
             if let Ok(path) = inner_path(arg)

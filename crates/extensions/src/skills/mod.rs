@@ -104,12 +104,7 @@ struct StoreInner {
 impl SkillStore {
     /// Creates the store. Reads nothing yet.
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
-        let environments = Environments::new(
-            config.environments.clone(),
-            config.variables.clone(),
-            config.sandbox.clone(),
-            config.package_hosts.clone(),
-        );
+        let environments = Environments::new(&config);
         let settings = RwLock::new(Arc::new(settings));
         Self(Arc::new(StoreInner {
             config,

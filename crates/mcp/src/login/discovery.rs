@@ -136,10 +136,7 @@ fn check_endpoints(metadata: &AuthorizationMetadata, server: &str) -> Result<(),
 
 /// Returns true if the URL's host is this machine.
 fn is_local(url: &Url) -> bool {
-    match ip_address(url) {
-        Some(ip_address) => ip_address.is_loopback(),
-        None => url.host_str() == Some("localhost"),
-    }
+    ip_address(url).map_or_else(|| url.host_str() == Some("localhost"), |ip_address| ip_address.is_loopback())
 }
 
 /// Returns the IP address in a URL, if its host is not a name.

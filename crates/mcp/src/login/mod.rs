@@ -7,14 +7,9 @@
 mod discovery;
 mod refusal;
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Mutex, time::Duration};
 
-use agentd_core::route::Routes;
+use agentd_core::{mutex::lock, route::Routes};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, OAuthClientConfig,
 };
@@ -85,7 +80,7 @@ impl Logins {
         let login = tokio::time::timeout(TIMEOUT, self.start(server_url, redirect)).await;
         let login = login.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| error_line(&error))?;
         let address = login.session.get_authorization_url().to_owned();
-        self.pending().insert(server_url.server.to_owned(), login);
+        lock(&self.pending).insert(server_url.server.to_owned(), login);
         Ok(address)
     }
 
@@ -132,7 +127,7 @@ impl Logins {
     /// Completes a login with the URL that the browser was redirected to, and stores the token.
     pub(crate) async fn finish(&self, server: &str, callback_url: &str) -> Result<(), String> {
         let login = {
-            let mut pending = self.pending();
+            let mut pending = lock(&self.pending);
             let login = pending.get(server);
             let login = login.ok_or_else(|| "no login is in progress, or it was completed".to_owned())?;
             // A redirect from another login must not end this one.
@@ -245,7 +240,7 @@ impl Logins {
         agentd_http::init_crypto();
         let mut manager = discovery::manager(server_url.url, &self.routes).await?;
         let metadata = discovery::metadata(&manager, server_url, wanted, &self.routes).await?;
-        let source = TokenSource::from(&metadata);
+        let source = TokenSource { issuer: metadata.issuer.clone(), token_endpoint: metadata.token_endpoint.clone() };
         manager.set_metadata(metadata);
         Ok((manager, source))
     }
@@ -278,7 +273,7 @@ impl Logins {
 
     /// Changes the remembered scopes.
     fn remember(&self, path: &std::path::Path, change: impl FnOnce(&mut WantedLogins)) {
-        let _one_at_a_time = self.scope_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.scope_lock);
         let before = WantedLogins::read(path);
         let mut wanted = before.clone();
         change(&mut wanted);
@@ -288,18 +283,11 @@ impl Logins {
             tracing::warn!("could not store the scope required by an MCP server: {error}");
         }
     }
-
-    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<String, PendingLogin>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Returns the client secret: from the configured client, otherwise from the last registration.
 fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -> Option<&'a str> {
-    match client {
-        Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),
-        None => registered,
-    }
+    client.map_or(registered, |client| client.secret.as_ref().map(|secret| secret.expose_secret()))
 }
 
 /// Returns true if a registration failed because of the requested scopes. There is no error code for that.

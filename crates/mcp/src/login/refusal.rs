@@ -15,7 +15,7 @@ use rmcp::{
     service::{ClientInitializeError, ServiceError},
     transport::{
         DynamicTransportError, WWWAuthenticateParams,
-        auth::{AuthError, AuthorizationMetadata, CredentialStore, StoredCredentials},
+        auth::{AuthError, CredentialStore, StoredCredentials},
         streamable_http_client::{AuthRequiredError, InsufficientScopeError},
     },
 };
@@ -219,14 +219,8 @@ fn union(one: &[String], other: &[String]) -> Vec<String> {
 /// Issuer and token endpoint of a token. The refresh token is never sent elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TokenSource {
-    issuer: Option<String>,
-    token_endpoint: String,
-}
-
-impl From<&AuthorizationMetadata> for TokenSource {
-    fn from(metadata: &AuthorizationMetadata) -> Self {
-        Self { issuer: metadata.issuer.clone(), token_endpoint: metadata.token_endpoint.clone() }
-    }
+    pub(super) issuer: Option<String>,
+    pub(super) token_endpoint: String,
 }
 
 /// Tokens for one server from one issuer.

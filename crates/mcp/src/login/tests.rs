@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use rmcp::transport::auth::{AuthorizationMetadata, CredentialStore as _, StoredCredentials};
+use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
 
 use super::*;
 
@@ -10,10 +10,7 @@ fn server_url<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
 
 /// Returns a token source with these values.
 fn token_source(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
-    let mut metadata = AuthorizationMetadata::default();
-    metadata.issuer = issuer.map(str::to_owned);
-    metadata.token_endpoint = token_endpoint.to_owned();
-    TokenSource::from(&metadata)
+    TokenSource { issuer: issuer.map(str::to_owned), token_endpoint: token_endpoint.to_owned() }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::{catalogue::UnlistedServer, ports::ToolUser};
+use agentd_core::{catalogue::UnlistedServer, mutex::lock, ports::ToolUser};
 use futures_util::future::join_all;
 use tokio::time::sleep_until;
 
@@ -43,13 +43,13 @@ pub struct ServerReport {
 impl McpPool {
     /// Reports on all servers, sorted by name.
     pub fn report(&self) -> Vec<ServerReport> {
-        let config = Arc::clone(&self.state().config);
+        let config = Arc::clone(&lock(&self.state).config);
         let names: BTreeSet<&String> = config.servers.keys().chain(config.broken.keys()).collect();
         names.into_iter().filter_map(|name| self.report_of(name)).collect()
     }
 
     pub(super) fn report_of(&self, server: &str) -> Option<ServerReport> {
-        let state = self.state();
+        let state = lock(&self.state);
         if let Some(reason) = state.config.broken.get(server) {
             let health = Health::Down { why: Reason::new(reason), until: None };
             return Some(ServerReport { name: server.to_owned(), health, ..ServerReport::default() });
@@ -85,7 +85,7 @@ impl McpPool {
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
         // Uses the most recent variable values.
         let config = {
-            let state = self.state();
+            let state = lock(&self.state);
             let config = state.config.servers.get(server).ok_or_else(|| unknown(server))?;
             config.filled(&state.client_values.values(None, &config.variables())).map_err(|name| missing(&name))?
         };
@@ -180,7 +180,7 @@ impl McpPool {
     /// Returns the servers whose tools are unknown or that cannot be started, and the deadline for waiting for any of
     /// them.
     fn unlisted_servers(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
-        let state = self.state();
+        let state = lock(&self.state);
         let limit = state.config.listing_wait;
         let (mut unlisted_servers, mut deadline) = (Vec::new(), None::<Instant>);
         for card in state.published.servers.iter().filter(|card| names.contains(&card.name)) {
@@ -207,7 +207,7 @@ impl McpPool {
 
     /// Starts listings of servers that were never reached and are due.
     fn start_listings(self: &Arc<Self>, user: &ToolUser, is_wanted: impl Fn(&str) -> bool) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let config = Arc::clone(&state.config);
         let mut due = Vec::new();
         for (name, server) in config.enabled().filter(|(name, _)| is_wanted(name)) {
@@ -237,7 +237,7 @@ impl McpPool {
     /// Starts a server without a call.
     async fn start_server(&self, server: &str, need: Need, user: &ToolUser) {
         let key = {
-            let state = self.state();
+            let state = lock(&self.state);
             let config = state.config.servers.get(server);
             config.map(|config| (server.to_owned(), config.fingerprint(), self.values(&state, config, user)))
         };
@@ -246,7 +246,7 @@ impl McpPool {
             Err(reason) => Err(reason),
         };
         let unneeded_connections = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if let Err(reason) = started {
                 tracing::warn!(server, "could not list the MCP server's tools: {reason}");
                 if let Some(listing) = key.and_then(|key| state.listings.get_mut(&key)) {

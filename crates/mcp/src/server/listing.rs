@@ -147,12 +147,10 @@ where
 
 /// Returns the definitions of a page. The library cannot parse a list with a single invalid definition.
 fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
-    match serde_json::to_value(result).ok()? {
-        Value::Object(mut list) => match (list.remove("tools")?, list.remove("nextCursor")) {
-            (Value::Array(tools), Some(Value::String(next))) => Some((tools, Some(next))),
-            (Value::Array(tools), _) => Some((tools, None)),
-            _ => None,
-        },
+    let Value::Object(mut list) = serde_json::to_value(result).ok()? else { return None };
+    match (list.remove("tools")?, list.remove("nextCursor")) {
+        (Value::Array(tools), Some(Value::String(next))) => Some((tools, Some(next))),
+        (Value::Array(tools), _) => Some((tools, None)),
         _ => None,
     }
 }

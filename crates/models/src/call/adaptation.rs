@@ -4,6 +4,7 @@ use std::mem;
 
 use agentd_core::{
     model::{Message, ModelChunk},
+    mutex::lock,
     untrusted,
 };
 
@@ -30,7 +31,7 @@ impl Call {
         if may_pass && !mem::replace(&mut self.has_failed, true) {
             return None;
         }
-        let candidates = candidates(&refusal, &self.sent(), &self.model.unneeded());
+        let candidates = candidates(&refusal, &self.sent(), &lock(&self.model.unneeded));
         let changes: Vec<String> = self.trials.after(refusal, candidates)?.iter().map(ToString::to_string).collect();
         Some(format!("{}; retrying {}", failure.error, changes.join(", and ")))
     }
@@ -77,7 +78,7 @@ impl Call {
         });
         sent.pictures.retain(|print| !accepted.contains(&Change::WithoutPicture(*print)));
         {
-            let mut unneeded = self.model.unneeded();
+            let mut unneeded = lock(&self.model.unneeded);
             if unneeded.len() > MAX_UNNEEDED {
                 unneeded.clear();
             }
@@ -90,7 +91,7 @@ impl Call {
         let mut lasting: Vec<Change> = accepted.into_iter().filter(Change::is_lasting).collect();
         // A model that refused two pictures and never accepted one does not support pictures.
         let is_of_pictures = lasting.iter().any(|change| matches!(change, Change::WithoutPicture(_)));
-        if is_of_pictures && !self.model.unneeded().contains(&Change::WithoutPictures) {
+        if is_of_pictures && !lock(&self.model.unneeded).contains(&Change::WithoutPictures) {
             lasting.push(Change::WithoutPictures);
         }
         if lasting.is_empty() {

@@ -174,10 +174,8 @@ impl AnswerStream {
             if received > MAX_READ {
                 return Ok(true);
             }
-            next = match self.body.next().now_or_never() {
-                Some(next) => next,
-                None => return Ok(true),
-            };
+            let Some(available) = self.body.next().now_or_never() else { return Ok(true) };
+            next = available;
         }
     }
 

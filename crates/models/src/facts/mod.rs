@@ -7,7 +7,7 @@ pub(crate) mod server;
 
 use std::{
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use std::{
 
 use agentd_core::{
     model::{ModelFigure, ModelInfo, ROUTE_FIGURE, WindowSource},
+    mutex::lock,
     usage::Prices,
 };
 use tokio::{
@@ -245,7 +246,7 @@ impl ModelFacts {
     async fn query(&self, sight: bool) -> Option<ServerFacts> {
         let facts = server::query(&self.target, &self.config, sight).await;
         if facts.is_none() && !self.config.needs_id() {
-            *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + QUERY_PAUSE);
+            *lock(&self.paused_until) = Some(Instant::now() + QUERY_PAUSE);
         }
         facts
     }
@@ -297,8 +298,7 @@ impl ModelFacts {
     }
 
     fn is_paused(&self) -> bool {
-        let until = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() < until)
+        lock(&self.paused_until).is_some_and(|until| Instant::now() < until)
     }
 }
 

@@ -4,17 +4,18 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, OpenOptions},
+    fs,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agentd_core::{
     Timestamp,
     model::{WindowSource, is_model_id},
+    mutex::lock,
     usage::Prices,
 };
 use serde::{Deserialize, Serialize};
@@ -61,14 +62,10 @@ impl ModelRecords {
         RecordHandle { records: Arc::clone(self), key }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes the file in the background. Nothing waits for it, as lost records can be learnt again.
     fn save(self: &Arc<Self>) {
         {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.has_unsaved = true;
             if self.path.is_none() || std::mem::replace(&mut state.is_writing, true) {
                 return;
@@ -85,7 +82,7 @@ impl ModelRecords {
         let Some(path) = &self.path else { return };
         loop {
             let models = {
-                let mut state = self.state();
+                let mut state = lock(&self.state);
                 if !std::mem::take(&mut state.has_unsaved) {
                     state.is_writing = false;
                     return;
@@ -109,7 +106,7 @@ impl RecordHandle {
     /// Returns the current record of the model, without expired facts.
     pub(crate) fn current(&self) -> ModelRecord {
         let now = now();
-        let mut state = self.records.state();
+        let mut state = lock(&self.records.state);
         let Some(record) = state.models.iter_mut().find(|record| record.key == self.key) else {
             return ModelRecord::new(self.key.clone(), now);
         };
@@ -174,12 +171,10 @@ impl RecordHandle {
     fn change(&self, change: impl FnOnce(&mut ModelRecord, i64)) {
         let now = now();
         let is_new = {
-            let mut state = self.records.state();
+            let mut state = lock(&self.records.state);
             let index = state.models.iter().position(|record| record.key == self.key);
-            let mut record = match index {
-                Some(index) => state.models.swap_remove(index),
-                None => ModelRecord::new(self.key.clone(), now),
-            };
+            let known = index.map(|index| state.models.swap_remove(index));
+            let mut record = known.unwrap_or_else(|| ModelRecord::new(self.key.clone(), now));
             let before = record.clone();
             change(&mut record, now);
             let is_new = record != before;
@@ -432,10 +427,6 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 fn write_all(path: &Path, models: &[ModelRecord]) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(&RecordFile { version: VERSION, models })?;
     let draft = path.with_extension("draft");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    file.write_all(&text)?;
-    file.flush()?;
-    drop(file);
+    fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?.write_all(&text)?;
     fs::rename(&draft, path)
 }

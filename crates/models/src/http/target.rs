@@ -91,10 +91,8 @@ impl Target {
 
     /// Returns a hint for a refused key, which names the place where the key is set.
     pub(crate) fn key_hint(&self) -> String {
-        match &self.key_source {
-            Some(source) => format!("check the api_key of this model: {source}"),
-            None => "check the api_key of this model: it has none".to_owned(),
-        }
+        let source = self.key_source.as_deref().unwrap_or("it has none");
+        format!("check the api_key of this model: {source}")
     }
 
     pub(crate) fn host(&self) -> &str {

@@ -9,7 +9,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use agentd_core::{
@@ -17,6 +17,7 @@ use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
     model::{Finish, ModelInfo, ModelRequest},
+    mutex::lock,
     origin::ServerFields,
     tool::ToolSpec,
 };
@@ -282,7 +283,7 @@ impl ToolsJsonCache {
         specs: &Arc<[ToolSpec]>,
         form: impl Fn(&ToolSpec) -> Value,
     ) -> serde_json::Result<Arc<RawValue>> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0);
         if let Some((_, json)) = last.as_ref().filter(|(cached, _)| Arc::ptr_eq(cached, specs)) {
             return Ok(Arc::clone(json));
         }
@@ -298,7 +299,7 @@ const MAX_REFUSED: usize = 4096;
 impl Memory {
     /// Returns all answers whose reasoning the server has refused.
     pub(crate) fn distrusted(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.distrusted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.distrusted)
     }
 
     /// Adds answers whose reasoning was refused.
@@ -326,7 +327,7 @@ pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 impl LastAnswers {
     /// Returns the ID of the answer before this request, if known.
     pub(crate) fn previous(&self, request: &ModelRequest) -> Option<String> {
-        self.lock().get(&request.session_id).cloned()
+        lock(&self.0).get(&request.session_id).cloned()
     }
 
     /// Creates a note for the answer to this request.
@@ -334,10 +335,6 @@ impl LastAnswers {
         let is_remembered = request.may_call && !request.tools.is_empty();
         let session = is_remembered.then_some(request.session_id);
         AnswerNote { answers: self.clone(), session }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -352,7 +349,7 @@ impl AnswerNote {
     /// Stores `id` as the ID of the session's last answer.
     pub(crate) fn record(&self, id: &str) {
         let Some(session) = self.session.filter(|_| !id.is_empty() && id.len() <= MAX_ID) else { return };
-        let mut answers = self.answers.lock();
+        let mut answers = lock(&self.answers.0);
         if answers.len() >= MAX_SESSIONS && !answers.contains_key(&session) {
             // Removes an arbitrary session, for which one comparison is then missing.
             let other = answers.keys().next().copied();
