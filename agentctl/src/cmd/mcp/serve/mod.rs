@@ -54,7 +54,7 @@ use crate::{
     flags::Global,
     mount::MountArg,
     report,
-    terminal::clean_line,
+    terminal::{clean_line, note},
     turn::{AtEnd, Renderer, Signals},
 };
 
