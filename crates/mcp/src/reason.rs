@@ -6,6 +6,8 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use agentd_core::untrusted::{self, UntrustedSource};
 use rmcp::service::{ClientInitializeError, ServiceError};
 
+use crate::schema::shortened;
+
 /// Maximum length of a server's text, in characters.
 const MAX_LENGTH: usize = 400;
 /// Maximum number of characters of a server's text that are processed.
@@ -96,12 +98,6 @@ pub(crate) fn line(text: &str, clean: &SecretFilter) -> String {
     let text = clean.redact(&text);
     let text = untrusted::sanitize(&text).replace(['\n', '\t'], " ");
     shortened(text.trim(), MAX_LENGTH)
-}
-
-/// Shortens a text to this number of characters, with a mark of what is missing.
-pub(crate) fn shortened(text: &str, limit: usize) -> String {
-    let end = text.char_indices().nth(limit);
-    end.map_or_else(|| text.to_owned(), |(end, _)| format!("{} […]", &text[..end]))
 }
 
 /// Returns the message of an error and its causes, without repetitions.

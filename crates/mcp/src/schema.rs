@@ -7,8 +7,6 @@ use agentd_core::untrusted;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::reason::shortened;
-
 /// Maximum length of a name that all providers accept.
 const MAX_NAME_LENGTH: usize = 64;
 /// Maximum length of a tool's or argument's description, in characters.
@@ -115,6 +113,12 @@ pub(crate) fn line(text: &str) -> String {
 
 fn truncated(text: &str, limit: usize) -> String {
     shortened(&untrusted::sanitize(text), limit)
+}
+
+/// Shortens a text to this number of characters, with a mark of what is missing.
+pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    let end = text.char_indices().nth(limit);
+    end.map_or_else(|| text.to_owned(), |(end, _)| format!("{} […]", &text[..end]))
 }
 
 /// Converts the schema of a tool's arguments to an object of limited size. An unusable schema becomes one that accepts

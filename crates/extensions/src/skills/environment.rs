@@ -28,7 +28,6 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    SkillConfig,
     installer::{self, Installer, Network, refused},
     package_index::PackageIndex,
 };
@@ -69,14 +68,13 @@ pub(crate) struct Environments {
 }
 
 impl Environments {
-    pub(crate) fn new(config: &SkillConfig) -> Self {
-        Self {
-            folder: config.environments.clone(),
-            variables: config.variables.clone(),
-            sandbox: config.sandbox.clone(),
-            hosts: config.package_hosts.clone(),
-            in_progress: Mutex::default(),
-        }
+    pub(crate) fn new(
+        folder: PathBuf,
+        variables: BTreeMap<String, String>,
+        sandbox: Option<SandboxConfig>,
+        hosts: Vec<String>,
+    ) -> Self {
+        Self { folder, variables, sandbox, hosts, in_progress: Mutex::default() }
     }
 
     /// Returns the name of the environment with these packages.
@@ -269,7 +267,10 @@ impl Environments {
         let passed =
             PASSED_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), self.variables.get(*name)?.into())));
         let mut environment: BTreeMap<OsString, OsString> = passed.collect();
-        environment.extend(if uv.is_some() { index.for_uv(&self.variables) } else { index.for_pip() });
+        environment.extend(match uv {
+            Some(_) => index.for_uv(&self.variables),
+            None => index.for_pip(),
+        });
         // Keeps the installer out of the user's home, and out of a `/tmp` that may be too small for large wheels.
         environment.insert("HOME".into(), root.into());
         environment.insert("TMPDIR".into(), root.join(SCRATCH).into());
@@ -318,8 +319,7 @@ mod tests {
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("python3"), "").unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), bin.display().to_string())]);
-        let environments = folder.path().join("environments");
-        let environments = Environments::new(&SkillConfig { environments, variables, ..SkillConfig::default() });
+        let environments = Environments::new(folder.path().join("environments"), variables, None, Vec::new());
         for _ in 0..2 {
             let plain = environments.plain().unwrap();
             assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
@@ -334,8 +334,7 @@ mod tests {
     #[test]
     fn package_programs_never_shadow_system_programs() {
         let folder = tempfile::tempdir().unwrap();
-        let environments = folder.path().to_owned();
-        let environments = Environments::new(&SkillConfig { environments, ..SkillConfig::default() });
+        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None, Vec::new());
         let root = folder.path().join("skill-1");
         let made =
             std::process::Command::new(SYSTEM_PYTHONS[0]).args(["-m", "venv", "--without-pip"]).arg(&root).status();

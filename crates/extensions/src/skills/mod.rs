@@ -104,7 +104,12 @@ struct StoreInner {
 impl SkillStore {
     /// Creates the store. Reads nothing yet.
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
-        let environments = Environments::new(&config);
+        let environments = Environments::new(
+            config.environments.clone(),
+            config.variables.clone(),
+            config.sandbox.clone(),
+            config.package_hosts.clone(),
+        );
         let settings = RwLock::new(Arc::new(settings));
         Self(Arc::new(StoreInner {
             config,
