@@ -105,6 +105,19 @@ fn json_of(event: &Event) -> Value {
     serde_json::to_value(event).expect("JSON")
 }
 
+/// Cancels turns that ask a question until no turn is open.
+async fn end_turns(client: &Client, session: &str, context: &str) {
+    until("no turn of the session is open", || async {
+        let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+        if !waiting.is_empty() {
+            let _ = client.cancel_turn(session, None).await;
+        }
+        let view = client.session(session).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+        view.session.open_turn.is_none().then_some(())
+    })
+    .await;
+}
+
 impl Ledger {
     /// Merges the acknowledgements that clients received, and returns the affected sessions.
     pub(super) fn merge(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
@@ -187,6 +200,8 @@ impl Ledger {
         self.counts.forks += usize::from(holdings::check_fork(client, session, events, context).await);
         self.counts.compactions += usize::from(holdings::check_compaction(daemon, client, session, events).await);
         if let Some(written) = random.choice(holdings::written(events)) {
+            // A queued turn may have started after the last event was read.
+            end_turns(client, session, context).await;
             holdings::check_undo(client, session, &written, context).await;
             self.counts.undone += 1;
         }
