@@ -5,13 +5,11 @@ use super::*;
 /// Columns of a wide, a usual and a narrow terminal.
 const WIDTHS: [u16; 3] = [120, 80, 50];
 
-/// Keys, as a terminal sends them.
+/// Keys, as a terminal sends them. Ctrl-U erases the input, and Ctrl-R searches the history.
 const UP: &str = "\u{1b}[A";
 const DOWN: &str = "\u{1b}[B";
 const ESCAPE: &str = "\u{1b}";
-/// Ctrl-U.
 const ERASE: &str = "\u{15}";
-/// Ctrl-R.
 const SEARCH: &str = "\u{12}";
 
 /// Settings with which all calls run without approval.
@@ -289,7 +287,7 @@ async fn refused_key_is_reported_with_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn resize_in_mid_stream_draws_status_and_input_anew() {
+async fn resize_in_mid_stream_redraws_status_and_input() {
     let world = World::start().await;
     world.model.reply(Reply::deltas(["One paragraph.\n\n", "Half a sent", "ence."]).hold_after_text("Half a sent"));
     let mut screen = Screen::ready(&world.daemon, (120, 24), &["-C", "none"]);

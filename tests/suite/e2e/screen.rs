@@ -82,7 +82,7 @@ impl Screen {
         });
     }
 
-    /// Presses keys.
+    /// Sends keys to the terminal.
     #[track_caller]
     pub(super) fn types(&mut self, keys: &str) {
         self.terminal.write_all(keys.as_bytes()).unwrap();
