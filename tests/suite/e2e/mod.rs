@@ -52,9 +52,10 @@
 //! - [`tiers`]: the tools that a turn offers, and the rejection of all others.
 //! - [`web`]: permitted requests to the web, and the display of pages.
 //! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
-//! - [`chat`]: the chat at a terminal. [`commands`]: chat commands, and custom commands. [`typing`]: input while the
-//!   chat is busy. [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation.
-//!   [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model without configuration.
+//! - [`chat`]: the chat at a terminal. [`on_screen`]: the rows that it draws. [`commands`]: chat commands, and custom
+//!   commands. [`typing`]: input while the chat is busy. [`together`]: two chats in one session. [`taking_back`]: input
+//!   withdrawn by a cancellation. [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model
+//!   without configuration.
 //!
 //! This module imports what nearly every file needs. The files import it with `use super::*`.
 
@@ -113,6 +114,7 @@ mod mentions;
 mod models;
 mod modes;
 mod money;
+mod on_screen;
 mod own_tools;
 mod parts;
 mod patches;
@@ -137,6 +139,7 @@ mod routes;
 mod routing;
 mod run;
 mod sandbox;
+mod screen;
 mod searches;
 mod service;
 mod sessions;
@@ -195,7 +198,10 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::terminal::{PROMPT_START, Terminal, says};
+use self::{
+    screen::Screen,
+    terminal::{PROMPT_START, Terminal, says},
+};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);
