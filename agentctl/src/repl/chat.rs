@@ -98,7 +98,12 @@ impl Chat {
         let slots = if present { models_shown(&daemon.client).await } else { daemon.client.models().await }?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
+        let person = || {
+            ForeseeingAsker::new(
+                TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status)),
+                daemon.client.clone(),
+            )
+        };
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
         let renderer = BuiltinNotice::new(
             Box::new(Human::stdio().in_chat().with_status(Arc::clone(&known.status))),
@@ -316,8 +321,8 @@ impl Chat {
         failure.hint("/interrupts asks it again; your text is in the prompt")
     }
 
-    /// Keeps a message that was not sent, so that it stands in the prompt again.
-    fn keep(&self, message: String) {
+    /// Returns a message to the input of the prompt.
+    pub(super) fn keep(&self, message: String) {
         if self.present {
             self.keyboard.typed(|typed| typed.unsent(message));
         }
