@@ -109,6 +109,9 @@ impl<W: Write> TextStream<W> {
 
     /// Draws the row under way and the rows below again where the cursor is now. What is above cannot be repainted.
     pub(crate) fn draw_again(&mut self) -> io::Result<()> {
+        if !(self.is_open() && self.paints()) {
+            return Ok(());
+        }
         self.has_below = false;
         self.echo.fixed = !self.block.is_empty();
         let row = format!("\r{}", &self.echo.text[self.echo.row..]);

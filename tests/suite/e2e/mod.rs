@@ -53,8 +53,9 @@
 //! - [`web`]: permitted requests to the web, and the display of pages.
 //! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
 //! - [`chat`]: the chat at a terminal. [`commands`]: chat commands, and custom commands. [`typing`]: input while the
-//!   chat is busy. [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation.
-//!   [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model without configuration.
+//!   chat is busy. [`footer`]: the lines at the bottom of the screen. [`together`]: two chats in one session.
+//!   [`taking_back`]: input withdrawn by a cancellation. [`ending`]: clients that are asked to end, or die.
+//!   [`embedded`]: the built-in model without configuration.
 //!
 //! This module imports what nearly every file needs. The files import it with `use super::*`.
 
@@ -85,6 +86,7 @@ mod ending;
 mod extending;
 mod files;
 mod finding;
+mod footer;
 mod forks;
 mod full_disk;
 mod grants;
@@ -195,7 +197,7 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::terminal::{PROMPT_START, Terminal, says};
+use self::terminal::{PROMPT_START, Screen, Terminal, says};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);

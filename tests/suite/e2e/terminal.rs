@@ -148,3 +148,41 @@ impl Terminal {
         last
     }
 }
+
+/// A terminal with its screen content.
+pub(super) struct Screen {
+    pub(super) terminal: Terminal,
+    parser: vt100::Parser,
+}
+
+impl Screen {
+    pub(super) fn new(terminal: Terminal, rows: u16, columns: u16) -> Self {
+        Self { terminal, parser: vt100::Parser::new(rows, columns, 0) }
+    }
+
+    /// Waits for a text, and applies all output up to that text to the screen. Non-ASCII characters are not decoded.
+    #[track_caller]
+    pub(super) fn sees(&mut self, text: &str) {
+        let before = self.terminal.sees(text);
+        let bytes: Vec<u8> = before.chars().chain(text.chars()).filter_map(|byte| u8::try_from(byte).ok()).collect();
+        self.parser.process(&bytes);
+    }
+
+    /// Waits for the prompt.
+    #[track_caller]
+    pub(super) fn prompt(&mut self) {
+        self.sees(PROMPT_START);
+        self.sees("\u{e2}\u{80}\u{ba} ");
+    }
+
+    #[track_caller]
+    pub(super) fn types(&mut self, keys: &str) {
+        self.terminal.presses(keys);
+    }
+
+    /// Returns the rows of the screen up to the last non-empty row.
+    pub(super) fn rows(&self) -> String {
+        let rows: Vec<String> = self.parser.screen().contents().lines().map(|row| row.trim_end().to_owned()).collect();
+        rows.join("\n").trim_end().to_owned()
+    }
+}
