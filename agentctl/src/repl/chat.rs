@@ -189,14 +189,16 @@ impl Chat {
         Ok(())
     }
 
-    /// Asks what waits for an answer in this session.
+    /// Asks all questions of this session that wait for an answer.
     pub(super) async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
         let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
         if pending.is_empty() {
             self.note("nothing waits for an answer here");
         }
-        let mut put_off = false;
+        let (mut put_off, mut left) = (false, pending.len());
         for interrupt in pending {
+            left = left.saturating_sub(1);
+            self.known.change_status(|status| status.questions = left);
             self.signals.forget();
             if let Some(plan) = interrupt.ask.plan().filter(|_| interrupt.asked_by.is_own(daemon::CLIENT)) {
                 // Its turn is not replayed. A plan of another client's turn is part of the question.
@@ -213,6 +215,7 @@ impl Chat {
                 None => put_off = true,
             };
         }
+        self.learn_status().await;
         if put_off {
             self.note("the turn waits; /interrupts asks again");
             return Ok(());
