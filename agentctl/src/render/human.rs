@@ -10,7 +10,7 @@ mod options;
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, Write},
-    sync::PoisonError,
+    time::Instant,
 };
 
 use agentd_core::{
@@ -28,7 +28,7 @@ use super::{
     asking, closing,
     context::{compaction_line, notice_line, thought_line},
     input_row,
-    partial_item::{PartialItem, RunningCall},
+    partial_item::{PartialItem, PendingRetry, RunningCall},
     reads::FoldedReads,
     spinner::Spinner,
     state_lines::state_lines,
@@ -61,6 +61,8 @@ pub(crate) struct Human<O, E> {
     running: Vec<RunningCall>,
     /// Reads whose line is printed once no other read can join them.
     reads: Option<FoldedReads>,
+    /// Retry that is counted down.
+    retry: Option<PendingRetry>,
     /// Preview of the last question.
     previewed: Option<String>,
     /// Set while a turn runs.
@@ -111,6 +113,7 @@ impl<O: Write, E: Write> Human<O, E> {
             calls: HashMap::new(),
             running: Vec::new(),
             reads: None,
+            retry: None,
             previewed: None,
             live: false,
             repeated: 0,
@@ -122,12 +125,6 @@ impl<O: Write, E: Write> Human<O, E> {
             line: None,
             shows_whole: "",
             status: None,
-        }
-    }
-
-    fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
-        if let Some(status) = &self.status {
-            change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -171,12 +168,16 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.folded(WARN, &format!("! {} answers: {}", clean_line(model), clean_line(reason)))
             }
             EventKind::ModelChosen { .. } | EventKind::IntentClassified { .. } => Ok(()),
-            EventKind::Warning { message, .. } => self.folded(WARN, &format!("! {}", clean_line(message))),
+            EventKind::Warning { code, message } => {
+                self.retry = PendingRetry::of(code, message, Instant::now());
+                self.folded(WARN, &format!("! {}", clean_line(message)))
+            }
             EventKind::TurnEnded { .. } => self.turn_ended(),
         }
     }
 
     fn item_started(&mut self, item: &Item) -> io::Result<()> {
+        self.retry = None;
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let reasoning = matches!(item.body, ItemBody::Reasoning { .. });
@@ -338,7 +339,10 @@ impl<O: Write, E: Write> Human<O, E> {
         let reads = self.reads.as_ref().map(|reads| format!(" · {}", reads.title.shown())).unwrap_or_default();
         match self.running.as_slice() {
             _ if self.text.is_open() => {}
-            [] => self.spinner.show(&format!("waiting for the model{reads}")),
+            [] => {
+                let retry = self.retry.as_ref().and_then(|retry| retry.line(Instant::now()));
+                self.spinner.show(&retry.unwrap_or_else(|| format!("waiting for the model{reads}")));
+            }
             [one] => self.spinner.show_lines(&one.title, one.lines.iter().map(|line| format!("  {line}"))),
             [one, others @ ..] => {
                 let last = |call: &RunningCall| Some(format!("  {}: {}", call.title, call.lines.back()?));
@@ -391,6 +395,7 @@ impl<O: Write, E: Write> Human<O, E> {
         self.make_way()?;
         self.change_status(|status| status.turn = None);
         self.live = false;
+        self.retry = None;
         self.items.clear();
         self.calls.clear();
         self.running.clear();
@@ -456,8 +461,21 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.change_status(|status| {
             rows.insert(0, paint(self.look.err_color, QUIET, &status.line(columns.saturating_sub(1))));
         });
+        if self.retry.is_some() {
+            self.wait();
+            self.retry = self.retry.take().filter(|retry| retry.line(Instant::now()).is_some());
+        }
         self.spinner.below(rows.clone());
         self.text.below(rows)
+    }
+
+    fn set_waiting_questions(&mut self, number: usize) {
+        self.change_status(|status| status.questions = number);
+    }
+
+    fn redraw(&mut self) -> io::Result<()> {
+        // The spinner is drawn again by itself.
+        self.text.draw_again()
     }
 
     fn lost(&mut self) -> io::Result<()> {

@@ -1,6 +1,10 @@
-//! Items under way: the part of a text that came and the part that can be shown, and the progress of a running call.
+//! Items under way: the part of a text that came and the part that can be shown, the progress of a running call, and the
+//! announced retry of a model call.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use agentd_core::ids::{CallId, ItemId};
 
@@ -26,6 +30,35 @@ impl RunningCall {
         self.lines.extend(text.lines().map(clean_line).filter(|line| !line.is_empty()));
         let surplus = self.lines.len().saturating_sub(LIVE_LINES);
         self.lines.drain(..surplus);
+    }
+}
+
+/// Code of the warning that announces a retry.
+const RETRY: &str = "model_retry";
+
+/// Announced retry of a model call.
+#[derive(Debug)]
+pub(super) struct PendingRetry {
+    at: Instant,
+    /// Number of the attempt, with a space before it; empty if unknown.
+    attempt: String,
+}
+
+impl PendingRetry {
+    /// Reads the delay from a warning of the form `retrying in 6 s (2 of 4): reason`. Returns `None` for other warnings,
+    /// and for delays below a second.
+    pub(super) fn of(code: &str, message: &str, now: Instant) -> Option<Self> {
+        let rest = message.strip_prefix("retrying in ").filter(|_| code == RETRY)?;
+        let (seconds, rest) = rest.split_once(" s")?;
+        let seconds: u16 = seconds.parse().ok()?;
+        let attempt = rest.split(':').next().map(clean_line).unwrap_or_default();
+        Some(Self { at: now + Duration::from_secs(seconds.into()), attempt })
+    }
+
+    /// Returns the remaining time in words, or `None` after the delay.
+    pub(super) fn line(&self, now: Instant) -> Option<String> {
+        let left = self.at.saturating_duration_since(now).as_millis().div_ceil(1000);
+        (left > 0).then(|| format!("retrying in {left} s{}", self.attempt))
     }
 }
 
@@ -88,6 +121,25 @@ impl PartialItem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn announced_retry_counts_down() {
+        let now = Instant::now();
+        let line = |code: &str, message: &str, later: u64| {
+            PendingRetry::of(code, message, now)?.line(now + Duration::from_millis(later))
+        };
+        #[track_caller]
+        fn check(line: Option<String>, expected: Option<&str>) {
+            assert_eq!(line.as_deref(), expected);
+        }
+        check(line(RETRY, "retrying in 6 s (2 of 4): busy", 0), Some("retrying in 6 s (2 of 4)"));
+        check(line(RETRY, "retrying in 6 s (2 of 4): busy", 1_500), Some("retrying in 5 s (2 of 4)"));
+        check(line(RETRY, "retrying in 6 s: busy", 5_001), Some("retrying in 1 s"));
+        check(line(RETRY, "retrying in 6 s (2 of 4): busy", 6_000), None);
+        check(line(RETRY, "retrying in 730 ms (2 of 4): 3 s", 0), None);
+        check(line(RETRY, "retrying: busy", 0), None);
+        check(line("other", "retrying in 6 s: busy", 0), None);
+    }
 
     #[test]
     fn live_reasoning_keeps_blanks_between_chunks() {

@@ -14,9 +14,12 @@ use agentd_core::{
     usage::Usage,
 };
 
-use crate::terminal::{
-    paint::{clip, dollars},
-    sanitize::clean_line,
+use crate::{
+    report::count,
+    terminal::{
+        paint::{clip, dollars},
+        sanitize::clean_line,
+    },
 };
 
 /// The columns of a branch.
@@ -51,6 +54,8 @@ pub(crate) struct ChatStatus {
     pub(crate) window: Option<u64>,
     /// The running turn.
     pub(crate) turn: Option<TurnProgress>,
+    /// Questions of the session that wait and are not on the screen.
+    pub(crate) questions: usize,
 }
 
 /// Progress of a turn.
@@ -72,6 +77,7 @@ impl ChatStatus {
     /// Shows a turn from now on.
     pub(crate) fn begin_turn(&mut self) {
         self.turn = Some(TurnProgress { begun: Instant::now(), step: 0, cost: None });
+        self.questions = 0;
     }
 
     /// Counts a model call of the turn. `total` is the usage of the turn so far.
@@ -99,8 +105,13 @@ impl ChatStatus {
         format!("{mark}agentd{folder}")
     }
 
-    /// The line, in no more than these columns.
+    /// Returns the line, in at most `columns`.
     pub(crate) fn line(&self, columns: usize) -> String {
+        self.line_above(0, columns)
+    }
+
+    /// Returns the line where no input row shows the number of queued messages, in at most `columns`.
+    pub(crate) fn line_above(&self, messages: usize, columns: usize) -> String {
         let folder = match &self.folder {
             Some(mount) => format!("{} {}", folder_name(&mount.path), if mount.writable { "rw" } else { "ro" }),
             None => "no folder".to_owned(),
@@ -112,7 +123,10 @@ impl ChatStatus {
             Some(chosen) => format!("{} → {chosen}", self.mode),
             None => self.mode.to_string(),
         };
-        let mut parts = vec![mode, self.agent.clone(), folder];
+        let waiting = [(self.questions, "question"), (messages, "message")].map(|(number, noun)| wait(number, noun));
+        let mut parts = vec![mode];
+        parts.extend(waiting.into_iter().flatten());
+        parts.extend([self.agent.clone(), folder]);
         // Text of the repository, which is not to look like parts of ours.
         parts.extend(self.branch.as_ref().map(|branch| clip(&branch.replace('·', "."), BRANCH)));
         parts.push(self.model.clone());
@@ -125,6 +139,12 @@ impl ChatStatus {
         parts.retain(|part| !part.is_empty());
         clip(&parts.join(" · "), columns)
     }
+}
+
+/// Returns what waits, or `None` for none.
+fn wait(number: usize, noun: &str) -> Option<String> {
+    let verb = if number == 1 { "waits" } else { "wait" };
+    (number > 0).then(|| format!("{} {verb}", count(number as u64, noun)))
 }
 
 /// Formats seconds as minutes and seconds, or as hours, minutes and seconds.
@@ -194,8 +214,12 @@ mod tests {
         status.branch = Some("main · gpt-5 · ask · and more of that".to_owned());
         assert!(status.line(200).contains(" · main . gpt-5 . ask . an… · gpt-5 · "), "{}", status.line(200));
         assert_eq!(status.title(true), "● agentd: app");
+        status.questions = 2;
+        assert!(status.line(200).starts_with("accept-edits → plan · 2 questions wait · poet · "));
+        assert!(status.line_above(1, 200).contains(" · 2 questions wait · 1 message waits · poet · "));
         status.window = Some(1000);
         status.begin_turn();
+        assert!(!status.line(200).contains("wait"), "a turn starts without questions");
         let usage =
             Usage { prompt_tokens: 300, completion_tokens: 10, cost_microusd: Some(80_000), ..Usage::default() };
         status.count_call(3, &usage, &usage);

@@ -98,7 +98,12 @@ impl Chat {
         let slots = if present { models_shown(&daemon.client).await } else { daemon.client.models().await }?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
+        let person = || {
+            ForeseeingAsker::new(
+                TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status)),
+                daemon.client.clone(),
+            )
+        };
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
         let renderer = BuiltinNotice::new(
             Box::new(Human::stdio().in_chat().with_status(Arc::clone(&known.status))),
@@ -184,14 +189,16 @@ impl Chat {
         Ok(())
     }
 
-    /// Asks what waits for an answer in this session.
+    /// Asks all questions of this session that wait for an answer.
     pub(super) async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
         let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
         if pending.is_empty() {
             self.note("nothing waits for an answer here");
         }
-        let mut put_off = false;
+        let (mut put_off, mut left) = (false, pending.len());
         for interrupt in pending {
+            left = left.saturating_sub(1);
+            self.known.change_status(|status| status.questions = left);
             self.signals.forget();
             if let Some(plan) = interrupt.ask.plan().filter(|_| interrupt.asked_by.is_own(daemon::CLIENT)) {
                 // Its turn is not replayed. A plan of another client's turn is part of the question.
@@ -208,6 +215,7 @@ impl Chat {
                 None => put_off = true,
             };
         }
+        self.learn_status().await;
         if put_off {
             self.note("the turn waits; /interrupts asks again");
             return Ok(());
@@ -316,8 +324,8 @@ impl Chat {
         failure.hint("/interrupts asks it again; your text is in the prompt")
     }
 
-    /// Keeps a message that was not sent, so that it stands in the prompt again.
-    fn keep(&self, message: String) {
+    /// Returns a message to the input of the prompt.
+    pub(super) fn keep(&self, message: String) {
         if self.present {
             self.keyboard.typed(|typed| typed.unsent(message));
         }

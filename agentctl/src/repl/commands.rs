@@ -39,12 +39,13 @@ impl Chat {
                 return self.turn(None).await;
             }
             Slash::Undo(turn) => return self.undo(turn).await,
-            Slash::Rewind(turn) => return self.rewind(turn).await,
+            Slash::Rewind(point) => return self.rewind(point).await,
             Slash::Show(number) => return self.show(number).await,
             Slash::Todos => return self.todos().await,
             Slash::Cost => return self.cost().await,
             Slash::Diff(turn) => return self.diff(turn).await,
             Slash::Copy(nth) => return self.copy(nth).await,
+            Slash::CopyCode(block) => return self.copy_code(block).await,
             Slash::Init => return self.init().await,
             Slash::Plan(task) => return self.send(prepared::planned(task)).await,
             Slash::Trust => return self.trust().await,

@@ -4,7 +4,7 @@ use agentd_core::{context::CompactionStrategy, session::SessionMode, undo::TurnC
 
 use crate::{
     model_name::ModelName,
-    ops::{compact::STRATEGIES, undo::turn},
+    ops::{compact::STRATEGIES, rewind::RewindPoint, undo::turn},
 };
 
 /// Bytes of the name of a command of somebody's own.
@@ -31,8 +31,8 @@ pub(crate) enum Slash {
     Grants,
     Continue,
     Undo(Option<TurnChoice>),
-    /// Goes back to before that turn, or to before one that is chosen.
-    Rewind(Option<usize>),
+    /// Goes back to before a turn, or lets the user choose one.
+    Rewind(Option<RewindPoint>),
     Context,
     Show(usize),
     Todos,
@@ -42,7 +42,10 @@ pub(crate) enum Slash {
     Unpin(usize),
     Skills,
     Diff(TurnChoice),
+    /// Copies an answer, counted from the last one.
     Copy(usize),
+    /// Copies a code block of the last answer, or the last block.
+    CopyCode(Option<usize>),
     Init,
     Plan(String),
     /// Trusts what the project brings along.
@@ -84,10 +87,10 @@ pub(crate) static TABLE: [Entry; 37] = [
     plain("help", "list the commands", Slash::Help),
     plain("continue", "resume an interrupted turn", Slash::Continue),
     with("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
-    with("rewind", "[N]", "go back to before turn N, or choose one: files, talk, or both"),
+    with("rewind", "[N]", "go back to before turn N, `last` (Esc Esc), or a chosen one: files, talk, or both"),
     with("show", "[N]", "show the last result or reasoning whole, or the Nth last (also Ctrl-O)"),
     with("diff", "[N]", "show what this session, or turn N of it, changed in files"),
-    with("copy", "[N]", "copy the last answer, or the Nth last, to the clipboard"),
+    with("copy", "[N]", "copy the last answer, or the Nth last; `/copy code [N]` copies its last or Nth code block"),
     plain("todos", "show the todo list", Slash::Todos),
     plain("cost", "show tokens and money of the last turn and of the session", Slash::Cost),
     plain("context", "show what fills the context window", Slash::Context),
@@ -191,8 +194,15 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "rename" => needed("a title").map(Slash::Rename),
         "diff" => given.map_or(Ok(TurnChoice::All), turn).map(Slash::Diff),
         "undo" => given.map(turn).transpose().map(Slash::Undo),
-        "rewind" => given.map(number).transpose().map(Slash::Rewind),
-        "copy" => given.map_or(Ok(1), number).map(Slash::Copy),
+        "rewind" if argument == "last" => Ok(Slash::Rewind(Some(RewindPoint::Steps(1)))),
+        "rewind" => {
+            given.map(number).transpose().map(|turn| Slash::Rewind(turn.map(|turn| RewindPoint::Before(turn as u64))))
+        }
+        "copy" => match argument.strip_prefix("code").map(str::trim) {
+            Some("") => Ok(Slash::CopyCode(None)),
+            Some(block) => number(block).map(|block| Slash::CopyCode(Some(block))),
+            None => given.map_or(Ok(1), number).map(Slash::Copy),
+        },
         "show" => given.map_or(Ok(1), number).map(Slash::Show),
         "unpin" => number(argument).map(Slash::Unpin),
         "pin" => Ok(Slash::Pin(given.map(str::to_owned))),
@@ -249,10 +259,15 @@ mod tests {
         check("/model gpt-5", Some(Ok(Slash::Model(Some(ModelName::Listed("gpt-5".into()))))));
         check("/mode accept edits", Some(Ok(Slash::Mode(Some(SessionMode::AcceptEdits)))));
         check("/mode yolo", Some(Err("no such mode: \"yolo\"; the modes are ask, accept-edits, plan and auto")));
-        check("/rewind 2", Some(Ok(Slash::Rewind(Some(2)))));
+        check("/rewind", Some(Ok(Slash::Rewind(None))));
+        check("/rewind 2", Some(Ok(Slash::Rewind(Some(RewindPoint::Before(2))))));
+        check("/rewind last", Some(Ok(Slash::Rewind(Some(RewindPoint::Steps(1))))));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/copy 0", Some(Err("/copy takes a number from 1, not \"0\"")));
+        check("/copy code", Some(Ok(Slash::CopyCode(None))));
+        check("/copy code 2", Some(Ok(Slash::CopyCode(Some(2)))));
+        check("/copy code x", Some(Err("/copy takes a number from 1, not \"x\"")));
         check("/todos now", Some(Err("/todos takes no argument")));
         check("?", None);
         check("!ls", None);

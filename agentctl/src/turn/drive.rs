@@ -212,7 +212,11 @@ impl<L: Line> Driver<'_, L> {
                     }
                 }
                 press = self.keyboard.next() => match press.key {
-                    Key::Resize | Key::Resume => self.show_typed(renderer),
+                    Key::Resize => self.show_typed(renderer),
+                    Key::Resume => {
+                        renderer.redraw()?;
+                        self.show_typed(renderer);
+                    }
                     Key::Escape if self.keyboard.typed(|typed| typed.composer.is_choosing()) => {
                         self.keyboard.typed(|typed| typed.press(press));
                         self.show_typed(renderer);
@@ -234,6 +238,9 @@ impl<L: Line> Driver<'_, L> {
                         // A `q` may be the start of a message, so more input is awaited briefly.
                         self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
+                        if self.keyboard.typed(TypeAhead::take_editor_request) {
+                            renderer.note("the editor opens at the prompt, after the turn; your text stays here")?;
+                        }
                         self.steer(renderer).await?;
                     }
                 },
@@ -364,6 +371,15 @@ impl<L: Line> Driver<'_, L> {
         Ok(failure.kind != ErrorKind::InvalidInput)
     }
 
+    /// Returns the number of queued questions without an answer.
+    fn waiting_questions(&self) -> usize {
+        let raised = self.backlog.iter().filter_map(|event| match &event.kind {
+            EventKind::InterruptRaised { interrupt } => Some(interrupt),
+            _ => None,
+        });
+        raised.filter(|interrupt| !self.backlog.iter().any(|event| settles(event, interrupt))).count()
+    }
+
     /// Asks the user, unless another client answers first. Returns false if the user left the question open.
     async fn ask(&mut self, interrupt: &Interrupt, renderer: &mut dyn Renderer, asker: &mut dyn Asker) -> Result<bool> {
         if self.cancelled
@@ -377,6 +393,7 @@ impl<L: Line> Driver<'_, L> {
             Ask::Approval { tool, .. } => format!("agentd: may {tool} run?"),
             Ask::Question { question, .. } => format!("agentd: {question}"),
         });
+        renderer.set_waiting_questions(self.waiting_questions());
         let mut asking = asker.ask(interrupt);
         loop {
             tokio::select! {
@@ -414,6 +431,7 @@ impl<L: Line> Driver<'_, L> {
                     let other_answer = answered_elsewhere(&event, interrupt);
                     if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
+                        renderer.set_waiting_questions(self.waiting_questions());
                     }
                     if settled {
                         drop(asking);

@@ -93,6 +93,21 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), |inner| inner.typed(typed))
     }
 
+    /// Takes the number of questions that wait after the one on the screen.
+    fn set_waiting_questions(&mut self, number: usize) {
+        if let Some(inner) = self.inner() {
+            inner.set_waiting_questions(number);
+        }
+    }
+
+    /// Draws the lines at the bottom again after the process was stopped, because the cursor may be anywhere.
+    ///
+    /// # Errors
+    /// As for [`Renderer::event`].
+    fn redraw(&mut self) -> io::Result<()> {
+        self.inner().map_or(Ok(()), Renderer::redraw)
+    }
+
     /// Shows that the connection to the daemon is lost.
     ///
     /// # Errors

@@ -52,10 +52,10 @@
 //! - [`tiers`]: the tools that a turn offers, and the rejection of all others.
 //! - [`web`]: permitted requests to the web, and the display of pages.
 //! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
-//! - [`chat`]: the chat at a terminal. [`on_screen`]: the rows that it draws. [`commands`]: chat commands, and custom
-//!   commands. [`typing`]: input while the chat is busy. [`together`]: two chats in one session. [`taking_back`]: input
-//!   withdrawn by a cancellation. [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model
-//!   without configuration.
+//! - [`chat`]: the chat at a terminal. [`on_screen`]: the rows that it draws. [`footer`]: the lines at the bottom of the
+//!   screen. [`commands`]: chat commands, and custom commands. [`typing`]: input while the chat is busy. [`together`]:
+//!   two chats in one session. [`taking_back`]: input withdrawn by a cancellation. [`ending`]: clients that are asked to
+//!   end, or die. [`embedded`]: the built-in model without configuration.
 //!
 //! This module imports what nearly every file needs. The files import it with `use super::*`.
 
@@ -86,6 +86,7 @@ mod ending;
 mod extending;
 mod files;
 mod finding;
+mod footer;
 mod forks;
 mod full_disk;
 mod grants;
