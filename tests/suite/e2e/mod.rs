@@ -12,7 +12,7 @@
 //! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
 //! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository. [`writable`]: a read-only
-//!   project that becomes writable.
+//!   project that becomes writable, and pasted pictures.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output.
 //! - [`parts`]: parts that a client adds to an input. [`client_tools`]: tools that a client answers. [`watching`]: one
 //!   stream for all sessions.

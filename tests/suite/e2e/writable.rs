@@ -1,6 +1,7 @@
-//! A read-only project becomes writable: by a question at the first edit, and by `/project` in the chat.
+//! A read-only project becomes writable: by a question at the first edit, and by `/project` in the chat. Pictures that are
+//! pasted into the chat.
 
-use super::*;
+use super::{parts::RED, *};
 
 fn write(path: &str) -> Reply {
     Reply::tool_call("write_file", json!({"path": path, "content": "new"}))
@@ -177,5 +178,42 @@ async fn chat_makes_its_folder_writable() {
     terminal.says("write");
     terminal.sees_last("And this one.");
     assert_eq!(world.read("project/b.txt"), "new");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_of_the_clipboard_and_dragged_ones_are_attached() {
+    let world = World::start().await;
+    let red = world.write("my pictures/red.png", RED);
+    let folder = world.path().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let line = format!("export PATH='{}'; exec \"$@\"", folder.display());
+    let mut terminal = Terminal::around(&world.daemon, &line, &["chat", "-C", "none"]);
+    terminal.prompt();
+    terminal.control('v');
+    terminal.sees("pasting a picture needs wl-paste");
+
+    let script = format!(
+        "#!/bin/sh\n[ \"$*\" = '-selection clipboard -t image/png -o' ] && exec /bin/cat '{}'\n",
+        red.display()
+    );
+    let xclip = world.write("bin/xclip", script);
+    fs::set_permissions(&xclip, fs::Permissions::from_mode(0o755)).unwrap();
+    terminal.control('v');
+    terminal.sees("[picture 1]");
+    // Some terminals send an empty paste for a picture.
+    terminal.presses_for("\u{1b}[200~\u{1b}[201~", "[picture 2]");
+    let dragged = red.display().to_string().replace(' ', "\\ ");
+    terminal.presses_for(&format!("\u{1b}[200~{dragged} \u{1b}[201~"), "[picture 3]");
+    world.model.reply(says("They are red."));
+    terminal.presses_last("what is it?\r", "They are red.");
+
+    let request = world.model.requests().pop().unwrap();
+    let session = world.last_session().await;
+    for name in ["picture-1.png", "picture-2.png", "red.png"] {
+        let copy = format!("uploads/{name}");
+        assert!(request.body.to_string().contains(&copy), "{copy} is missing in {:#}", request.body["messages"]);
+        assert_eq!(fs::read(world.path().join(format!("data/workspace/{session}/{copy}"))).unwrap(), RED);
+    }
     terminal.leaves();
 }
