@@ -266,6 +266,7 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AuditFact::GrantAdded { rule, scope, by } => ("grant added", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::GrantRevoked { rule, scope, by } => ("grant revoked", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::ModeSet { mode, by } => ("mode set", mode.to_string(), answerer(by)),
+        AuditFact::ProjectMadeWritable { project, by } => ("made writable", project.clone(), answerer(by)),
         AuditFact::ProjectTrusted { project, sha256, by } => {
             ("project trusted", format!("{project} ({sha256:.12})"), answerer(by))
         }

@@ -24,6 +24,7 @@ impl Chat {
             Slash::Model(name) => return self.change_model(name).await,
             Slash::Agent(name) => self.choose_agent(name),
             Slash::Mode(change) => return self.change_mode(change).await,
+            Slash::Project(writable) => self.change_project(writable).await?,
             Slash::Upload(path) => self.upload(&crate::mentions::typed_path(&path)).await?,
             Slash::Rename(title) => {
                 let id = self.session()?;

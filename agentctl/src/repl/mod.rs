@@ -12,6 +12,7 @@
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from, which [`choice`] opens.
 //! - [`history`]: its commands that compact and undo, [`rewind`] the one that goes back. [`show`]: the one that shows a result whole.
 //! - [`completion`]: what the prompt completes. [`own_editor`]: the person's editor. [`modes`]: `/mode`. [`models`]: `/model`.
+//!   [`clipboard`]: pictures that are pasted.
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
@@ -23,6 +24,7 @@ mod advice;
 mod asker;
 mod chat;
 mod choice;
+mod clipboard;
 mod commands;
 mod completion;
 mod console;

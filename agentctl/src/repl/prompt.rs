@@ -5,6 +5,7 @@ use std::io;
 use futures_util::future::BoxFuture;
 
 use super::{
+    clipboard::Clipboard,
     console::print,
     conversation::{Input, Lines},
     known::CompletionCache,
@@ -42,11 +43,12 @@ pub(crate) struct Prompt {
     keyboard: Keyboard,
     known: CompletionCache,
     look: TerminalStyle,
+    clipboard: Clipboard,
 }
 
 impl Prompt {
     pub(crate) fn new(keyboard: Keyboard, known: CompletionCache) -> Self {
-        Self { keyboard, known, look: TerminalStyle::detect() }
+        Self { keyboard, known, look: TerminalStyle::detect(), clipboard: Clipboard::default() }
     }
 
     /// Reads the next input. If the future is dropped, the text that was written stays.
@@ -80,6 +82,10 @@ impl Prompt {
                 Some(Key::Show) => return Ok(Input::Text("/show".to_owned())),
                 Some(Key::Resume) => screen.drawn = ComposerView::default(),
                 Some(Key::Clear) => screen.clear().map_err(unwritten)?,
+                Some(Key::Picture) => {
+                    screen.erase().map_err(unwritten)?;
+                    self.paste_picture().await;
+                }
                 Some(Key::Open) => {
                     screen.erase().map_err(unwritten)?;
                     self.open_own_editor().await;
@@ -100,6 +106,14 @@ impl Prompt {
         // The window may be too small for the menu.
         view.rows.truncate(rows.saturating_sub(1).max(view.cursor.0 + 1));
         view
+    }
+
+    /// Inserts the picture of the clipboard, or reports why it cannot.
+    async fn paste_picture(&mut self) {
+        match self.clipboard.picture().await {
+            Ok(path) => _ = self.keyboard.typed(|typed| typed.composer.press(Key::Paste(path.display().to_string()))),
+            Err(reason) => terminal::note(&reason),
+        }
     }
 
     /// Opens the input in the user's editor. If that fails, the input stays as it was.

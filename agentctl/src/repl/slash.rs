@@ -52,6 +52,8 @@ pub(crate) enum Slash {
     Trust,
     /// The keys, in short.
     Keys,
+    /// Shows the folder of the session, or makes it writable (true) or read-only.
+    Project(Option<bool>),
     /// A command of the person's shell.
     Shell(String),
     Compact(CompactionStrategy),
@@ -83,7 +85,7 @@ const fn with(name: &'static str, argument: &'static str, does: &'static str) ->
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) static TABLE: [Entry; 37] = [
+pub(crate) static TABLE: [Entry; 38] = [
     plain("help", "list the commands", Slash::Help),
     plain("continue", "resume an interrupted turn", Slash::Continue),
     with("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
@@ -102,6 +104,7 @@ pub(crate) static TABLE: [Entry; 37] = [
     plain("grants", "list rules for calls that run without asking; agentctl grants revokes them", Slash::Grants),
     with("model", "[NAME]", "choose a model: a slot, or one that its server lists; default goes back"),
     with("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
+    with("project", "[rw|ro]", "show the folder, or let this session change it (rw) or only read it (ro)"),
     plain("tools", "list the tools", Slash::Tools),
     plain("skills", "list the skills", Slash::Skills),
     plain("agents", "list the agents that the main one can give work to", Slash::Agents),
@@ -208,6 +211,11 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "pin" => Ok(Slash::Pin(given.map(str::to_owned))),
         "model" => given.map(str::parse).transpose().map(Slash::Model).map_err(str::to_owned),
         "mode" => given.map(str::parse).transpose().map(Slash::Mode),
+        "project" => match given {
+            None => Ok(Slash::Project(None)),
+            Some(access @ ("rw" | "ro")) => Ok(Slash::Project(Some(access == "rw"))),
+            Some(_) => Err("/project takes rw or ro, or nothing".to_owned()),
+        },
         "compact" if argument == "undo" => Ok(Slash::UndoCompaction),
         "compact" => {
             let how = given.unwrap_or("auto");
@@ -262,6 +270,10 @@ mod tests {
         check("/rewind", Some(Ok(Slash::Rewind(None))));
         check("/rewind 2", Some(Ok(Slash::Rewind(Some(RewindPoint::Before(2))))));
         check("/rewind last", Some(Ok(Slash::Rewind(Some(RewindPoint::Steps(1))))));
+        check("/project", Some(Ok(Slash::Project(None))));
+        check("/project rw", Some(Ok(Slash::Project(Some(true)))));
+        check("/project ro ", Some(Ok(Slash::Project(Some(false)))));
+        check("/project /tmp", Some(Err("/project takes rw or ro, or nothing")));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/copy 0", Some(Err("/copy takes a number from 1, not \"0\"")));
@@ -328,6 +340,7 @@ mod tests {
             let argument = match entry.name {
                 "model" => "code",
                 "mode" => "plan",
+                "project" => "rw",
                 "undo" | "rewind" | "show" | "diff" | "copy" | "unpin" => "1",
                 "compact" => "auto",
                 _ => entry.argument,

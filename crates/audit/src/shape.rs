@@ -55,6 +55,7 @@ impl Shape<'_> {
             AuditFact::ModeSet { mode: _, by } => self.answerer(by),
             AuditFact::ProjectTrusted { project: name, sha256: _, by }
             | AuditFact::ProjectDistrusted { project: name, by }
+            | AuditFact::ProjectMadeWritable { project: name, by }
             | AuditFact::PluginRemoved { plugin: name, by }
             | AuditFact::SessionImported { source: name, former_id: _, events: _, by } => {
                 self.text(name);

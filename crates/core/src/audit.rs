@@ -98,6 +98,13 @@ pub enum AuditFact {
         /// Client that set the mode.
         by: AnsweredBy,
     },
+    /// A user made a session's read-only project writable, because a call would change it.
+    ProjectMadeWritable {
+        /// Path of the project.
+        project: String,
+        /// Client that approved it.
+        by: AnsweredBy,
+    },
     /// A user trusted the `.agentd/` of a project. Its instructions, agents, skills and commands are used from now on.
     ProjectTrusted {
         /// Real path of the project.

@@ -11,7 +11,8 @@
 //!   pages, cited. [`changing_documents`]: found in their current state, each version read once.
 //! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
-//! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository.
+//! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository. [`writable`]: a read-only
+//!   project that becomes writable, and pasted pictures.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output.
 //! - [`parts`]: parts that a client adds to an input. [`client_tools`]: tools that a client answers. [`watching`]: one
 //!   stream for all sessions.
@@ -172,6 +173,7 @@ mod wire_traces;
 mod wires;
 mod wishes;
 mod worktrees;
+mod writable;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

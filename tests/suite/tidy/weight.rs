@@ -9,15 +9,15 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_300, 295_500),
+    ("agentctl", 27_470, 297_470),
     ("agentd", 10_580, 112_500),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),
     ("crates/code", 3_220, 33_550),
     ("crates/confine", 251, 2_815),
     ("crates/context", 2_000, 22_650),
-    ("crates/core", 7_100, 59_800),
-    ("crates/engine", 17_550, 192_000),
+    ("crates/core", 7_135, 60_050),
+    ("crates/engine", 17_640, 193_220),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_650, 52_250),
     ("crates/http", 28, 285),
@@ -28,7 +28,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/models", 7_740, 82_000),
     ("crates/ocr", 690, 8_300),
     ("crates/policy", 4_640, 53_250),
-    ("crates/replay", 1_330, 13_800),
+    ("crates/replay", 1_331, 13_821),
     ("crates/sandbox", 3_490, 36_250),
     ("crates/store", 3_920, 39_500),
     ("crates/telemetry", 1_470, 16_050),

@@ -43,6 +43,7 @@ fn enum_names_match_json() {
             AuditFact::GrantRevoked { rule: "write_file".to_owned(), scope: "session".to_owned(), by: by() },
         ),
         ("mode_set", AuditFact::ModeSet { mode: SessionMode::Plan, by: by() }),
+        ("project_made_writable", AuditFact::ProjectMadeWritable { project: "/src/app".to_owned(), by: by() }),
         (
             "project_trusted",
             AuditFact::ProjectTrusted { project: "/src/app".to_owned(), sha256: "ab".repeat(32), by: by() },

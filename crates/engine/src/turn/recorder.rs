@@ -75,16 +75,23 @@ impl ResolvedInterrupt {
         (matches!(self.by, DecidedBy::Client(_)) && !text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 
+    /// Returns true if this is the answer to the question whether the project becomes writable.
+    fn is_about_project(&self) -> bool {
+        self.asked.as_deref().is_some_and(|ask| ask.writable_project().is_some())
+    }
+
     /// Returns true if this is the answer to the call's own question, as opposed to approving the call.
     pub(crate) fn answers_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }
 }
 
-/// Answers to one call, which may need two: its approval, then its own question. The second answer does not replace the
-/// first, which may have changed the model's arguments.
+/// Answers to one call, which may need several: whether its project becomes writable, its approval, then its own
+/// question. A later answer does not replace an earlier one, which may have changed the model's arguments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
+    /// Answer to the question whether the project becomes writable.
+    pub(crate) project: Option<ResolvedInterrupt>,
     /// Answer to the approval question.
     pub(crate) approval: Option<ResolvedInterrupt>,
     question: Option<ResolvedInterrupt>,
@@ -92,11 +99,20 @@ pub(crate) struct CallAnswers {
 
 impl CallAnswers {
     pub(crate) fn note(&mut self, answered: ResolvedInterrupt) {
-        if answered.answers_question() {
-            self.question = Some(answered);
+        let slot = if answered.answers_question() {
+            &mut self.question
+        } else if answered.is_about_project() {
+            &mut self.project
         } else {
-            self.approval = Some(answered);
-        }
+            &mut self.approval
+        };
+        *slot = Some(answered);
+    }
+
+    /// Returns the answer to the approval question; `Some(None)` if the call was approved without one, because it asked
+    /// its own question later.
+    pub(crate) fn decision(&self) -> Option<Option<&ResolvedInterrupt>> {
+        (self.approval.is_some() || self.question.is_some()).then_some(self.approval.as_ref())
     }
 
     /// Returns the answer to this question. A call may ask several questions, and each answer belongs to one of them.
@@ -247,5 +263,25 @@ impl Recorder {
 
     async fn send(&self, message: TurnMessage) -> Result<(), TurnExit> {
         self.session.send(message).await.map_err(|_| TurnExit::SessionGone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn answer_about_the_project_does_not_decide_on_the_call() {
+        let by = AnsweredBy::Client("a test".to_owned());
+        let approved = |ask: Ask| ResolvedInterrupt::new(Some(ask), &Answer::Approve, &by);
+        let mut answers = CallAnswers::default();
+        answers.note(approved(Ask::of_writable(Path::new("/src/app"), "write_file", "/project/a.txt")));
+        assert_eq!(answers.decision(), None);
+        let approval = approved(Ask::of_plan("1. Look"));
+        answers.note(approval.clone());
+        assert_eq!(answers.decision(), Some(Some(&approval)));
+        assert!(answers.project.is_some(), "a later answer replaces no earlier one");
     }
 }

@@ -359,7 +359,8 @@ pub(crate) enum TurnExit {
     Failed(TurnError),
     /// The model's server does not respond, but another model can continue from here.
     Unanswered(Box<UnansweredCall>),
-    /// The turn continues in a new task, with another agent or with tools that were not known before.
+    /// The turn continues in a new task: with another agent, with tools that were not known before, or with a project
+    /// that became writable.
     Handoff,
     /// The session cannot store the turn's events. The turn must stop, and no end is recorded.
     SessionGone,

@@ -3,14 +3,18 @@
 //!
 //! A call that reads through a symbolic link is judged both as written and with the link's target, and the form with
 //! the target is the one that runs. The tool follows no links, so it opens exactly the path that was judged and shown.
+//!
+//! An edit in a read-only project first asks the user to make the project writable.
+
+use std::sync::Arc;
 
 use agentd_core::{
     audit::DecidedBy,
     catalogue::ForeignTool,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSAL_PREFIX},
     policy::{Explanation, Layer, Verdict},
-    ports::SkillPackages,
-    session::SessionMode,
+    ports::{SkillPackages, ToolContext, Workspace},
+    session::{Mount, SessionMode},
     tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
@@ -25,12 +29,15 @@ use crate::{
         tools::session_tools,
     },
     turn::{
-        Phase, TurnExit,
+        Phase, TurnExit, TurnFiles,
         call_record::{require_approval, require_package_approval},
         hooks::{Hook, Invocation, Link, Next},
-        recorder::ResolvedInterrupt,
+        recorder::{CallAnswers, ResolvedInterrupt},
     },
 };
+
+/// Start of the paths of files in the project.
+const IN_PROJECT: &str = "/project/";
 
 pub(crate) struct Approvals;
 
@@ -47,7 +54,12 @@ impl Link for Approvals {
             let failed = context.tools.chain.prepare_call(call).await?;
             let gated = GatedCall { call, next, tool, followed: followed(call).await? };
             let judgement = gated.judge().await?;
-            let earlier = context.rules.answered.get(&call.call.call_id).map(|earlier| earlier.approval.as_ref());
+            if failed.is_none()
+                && let Some(refused) = gated.make_writable(&judgement).await?
+            {
+                return Ok(refused);
+            }
+            let earlier = context.rules.answered.get(&call.call.call_id).and_then(CallAnswers::decision);
             let decision = decide(&judgement.verdict, failed.is_some(), earlier, context.rules.answering.now());
             match (decision, failed) {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
@@ -137,6 +149,44 @@ impl GatedCall<'_> {
         }
         call.record.record_judgement(&judgement);
         Ok(judgement)
+    }
+
+    /// Asks the user to make a read-only project writable if the call edits it. If the user does, the turn continues in
+    /// a new task with the writable project, where the call is judged again. Returns the output of a call that cannot
+    /// run, or `None` if there is nothing to ask or the turn runs unattended.
+    async fn make_writable(&self, judgement: &Explanation) -> Result<Option<ToolOutput>, TurnExit> {
+        let Self { call, tool, .. } = self;
+        let (context, toolbox) = (call.context, &call.context.ports.toolbox);
+        let TurnFiles { workspace, .. } = &context.files;
+        let Some(project) = workspace.project.as_ref().filter(|project| !project.writable) else { return Ok(None) };
+        // A subagent has its parent's project, which its own session cannot change.
+        let can_ask = context.rules.answering.now() == OnInterrupt::Wait
+            && context.settings.parent.is_none()
+            && context.settings.project.as_ref() == Some(project)
+            && !matches!(judgement.verdict, Verdict::Deny { .. });
+        let tool_context = context.tool_context(call.call);
+        let paths = if can_ask { toolbox.changes(&tool_context, call.call) } else { None };
+        let paths = paths.unwrap_or_default();
+        let Some(path) = paths.iter().find(|path| path.starts_with(IN_PROJECT)) else { return Ok(None) };
+        // A call that would fail in a writable project, too, is not worth a question.
+        let writable = Mount { writable: true, ..project.clone() };
+        let workspace = Arc::new(Workspace { project: Some(writable), ..(**workspace).clone() });
+        let tool_context = ToolContext { workspace, ..tool_context };
+        if let Err(failed) = context.or_cancelled(toolbox.preview(&tool_context, call.call)).await? {
+            return Ok(Some(failed));
+        }
+        let answered = call.ask(Ask::of_writable(&project.path, &tool.name, path)).await?;
+        if answered.answer == Answer::Approve {
+            return Err(TurnExit::Handoff);
+        }
+        let user_text = answered.user_text();
+        let reason = user_text.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        call.record.entries().effects.user_text = user_text;
+        let text = format!(
+            "{path} cannot be changed: the user keeps the project read-only in this turn{reason}. Write to /outputs \
+             instead, or ask"
+        );
+        Ok(Some(ToolOutput::error(ToolErrorCode::Path, text)))
     }
 
     /// Asks the user for a decision, and applies the decision.

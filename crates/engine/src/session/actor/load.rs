@@ -191,8 +191,12 @@ impl Actor {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
             self.recover_session(stored).await?;
         }
-        let settings = &self.state.settings;
-        if access == Access::ChangesFiles && self.shared.closed.affect(settings.project.as_ref(), &settings.folders) {
+        if access == Access::ChangesFiles { self.check_open_folders(&self.state.settings) } else { Ok(()) }
+    }
+
+    /// Fails if a session with these settings could change files in a folder that is closed at the moment.
+    pub(crate) fn check_open_folders(&self, settings: &SessionSettings) -> Result<(), EngineError> {
+        if self.shared.closed.affect(settings.project.as_ref(), &settings.folders) {
             let message = "a worktree of this session's project is being merged or removed";
             return Err(EngineError::busy(message, "retry in a moment"));
         }

@@ -272,6 +272,12 @@ impl Interrupts {
         }
     }
 
+    /// Returns the answer by which the project stays read-only for the rest of the turn.
+    pub(crate) fn project_refusal(&self) -> Option<ResolvedInterrupt> {
+        let mut answers = self.answered.values().filter_map(|answers| answers.project.as_ref());
+        answers.find(|answered| answered.answer != Answer::Approve).cloned()
+    }
+
     /// Removes the interrupts of a call without answering them.
     pub(crate) fn withdraw(&mut self, call: &CallId) -> Vec<Interrupt> {
         let of_call = |pending: &mut PendingInterrupt| pending.interrupt.call_id.as_ref() == Some(call);
