@@ -9,15 +9,15 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_300, 295_500),
-    ("agentd", 10_580, 112_500),
+    ("agentctl", 27_490, 297_500),
+    ("agentd", 10_600, 112_820),
     ("crates/archive", 1_140, 11_850),
-    ("crates/audit", 1_520, 14_950),
+    ("crates/audit", 1_522, 14_975),
     ("crates/code", 3_220, 33_550),
     ("crates/confine", 251, 2_815),
     ("crates/context", 2_000, 22_650),
-    ("crates/core", 7_100, 59_800),
-    ("crates/engine", 17_550, 192_000),
+    ("crates/core", 7_110, 59_850),
+    ("crates/engine", 17_900, 195_650),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_650, 52_250),
     ("crates/http", 28, 285),
@@ -37,7 +37,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/web", 1_080, 11_850),
     ("crates/workspace", 8_150, 94_400),
     ("crates/worktrees", 1_650, 19_000),
-    ("proto", 3_630, 38_400),
+    ("proto", 3_675, 38_780),
 ];
 
 /// Code in other languages, and data that binaries embed: file extension, folders, and maximum number of bytes.
