@@ -47,6 +47,7 @@ impl Chat {
             Slash::Copy(nth) => return self.copy(nth).await,
             Slash::Init => return self.init().await,
             Slash::Plan(task) => return self.send(prepared::planned(task)).await,
+            Slash::Btw(question) => return self.ask_aside(question).await,
             Slash::Trust => return self.trust().await,
             Slash::Shell(command) => return self.shell(command).await,
             Slash::Pin(rule) => return self.pin(rule).await,
