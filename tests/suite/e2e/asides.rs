@@ -184,9 +184,34 @@ async fn unanswerable_side_questions_are_refused_with_a_hint() {
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     ask("Why?").await.exits(2).says(&["hint:"]);
 
+    let world = World::configured("turns: {token_budget: 100}").await;
+    world.client().await.create_session(&NewSession::default()).await.unwrap();
+    let refused = world.agentctl(["sessions", "ask", "last", "Why?"]).await.exits(2);
+    refused.says(&["more than turns.token_budget allows", "hint:"]);
+
     let World { model, .. } = world;
     let world = World { daemon: TempDaemon::start_in(TempHome::new()).await, model };
     world.client().await.create_session(&NewSession::default()).await.unwrap();
     let refused = world.agentctl(["sessions", "ask", "last", "Why?"]).await.fails();
     refused.says(&["the built-in model answers no side questions", "agentctl models add"]);
+    assert_eq!(world.model.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn session_answers_few_side_questions_at_a_time() {
+    let world = World::start().await;
+    world.client().await.create_session(&NewSession::default()).await.unwrap();
+    world.model.default_reply(Reply::never());
+    let ask = || world.spawn_agentctl(["sessions", "ask", "last", "Why?"]);
+    let mut waiting: Vec<Running> = (0..4).map(|_| ask()).collect();
+    world.model.wait_until(|counts| counts.requests == 4).await;
+    world.agentctl(["sessions", "ask", "last", "Why?"]).await.fails().says(&["4 side questions", "hint:"]);
+    // A client that is gone has cancelled its question.
+    drop(waiting.pop());
+    world.model.default_reply(Reply::text("Because."));
+    until("there is room for another question", || async {
+        let asked = world.agentctl(["sessions", "ask", "last", "Why?"]).await;
+        asked.stdout.contains("Because.").then_some(())
+    })
+    .await;
 }

@@ -228,7 +228,10 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     let lines = "for i in $(seq 1 2000); do echo line $i; done; echo 'FAILED test_one'; echo done; \
                  for i in $(seq 1 2000); do echo note $i >&2; done; exit 1";
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    world.model.reply(Reply::tool_call("run_bash_command", json!({ "command": lines }))).reply(says("It failed."));
+    world
+        .model
+        .reply(Reply::tool_call("run_bash_command", json!({ "command": lines })))
+        .reply(says("It failed."));
     terminal.says_for("Test it", "y yes");
     terminal.presses("y");
     terminal.sees_all(&["exit 1", "FAILED test_one", "note 1999"]);

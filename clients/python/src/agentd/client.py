@@ -295,11 +295,14 @@ class Client:
         """Asks a session's model a side question, also during a turn. The history gets neither it nor the answer."""
         text: list[str] = []
         request = v1.AskRequest(session=session, question=question, client=self.name)
-        async for part in (await self.connection()).stream("Sessions", "Ask", request):
-            kind = part.WhichOneof("part")
-            if kind == "done":
-                return "".join(text)
-            text = text + [part.text] if kind == "text" else []
+        try:
+            async for part in (await self.connection()).stream("Sessions", "Ask", request):
+                kind = part.WhichOneof("part")
+                if kind == "done":
+                    return "".join(text)
+                text = text + [part.text] if kind == "text" else []
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from None
         raise AgentdError("the answer was cut off", "CONFLICT")
 
     async def items(self, session: str, after_seq: int = 0, limit: int = 0) -> list[v1.NumberedItem]:
