@@ -78,7 +78,7 @@ pub(crate) enum SessionsCommand {
     Ask {
         /// Session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// Question
+        /// Question to the session's model
         #[arg(value_name = "QUESTION", required = true, num_args = 1..)]
         question: Vec<String>,
     },
