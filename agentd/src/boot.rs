@@ -275,6 +275,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         map_tokens: settings.turns.map_tokens.size(),
         planning: settings.turns.planning,
         ask_intent: settings.turns.ask_intent,
+        titles: settings.turns.titles,
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,

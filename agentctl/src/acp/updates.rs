@@ -166,7 +166,7 @@ impl Updates {
             EventKind::ItemStarted { item } => self.started(event.session_id, item),
             EventKind::ItemDelta { item_id, offset, text } => self.delta(*item_id, *offset, text).into_iter().collect(),
             EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
-            EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } => {
+            EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } if event.turn_id.is_some() => {
                 self.cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
                 // Without a reported token count, the estimated size of the request is used, because the call still
                 // fills the window.

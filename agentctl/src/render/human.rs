@@ -5,6 +5,7 @@
 //! the model says between its tool calls does not get into a script's variable. Its words are as they are,
 //! but what a terminal would obey is taken out of them there too: nobody knows where a pipe leads.
 
+mod asides;
 mod options;
 
 use std::{
@@ -43,7 +44,7 @@ use crate::{
         paint::{QUIET, STRONG, WARN, clip, fold, paint},
         sanitize::{clean, clean_line},
     },
-    turn::{LOST, Renderer},
+    turn::{Aside, LOST, Renderer},
 };
 
 /// Shows turns to a person.
@@ -82,6 +83,8 @@ pub(crate) struct Human<O, E> {
     shows_whole: &'static str,
     /// Status line of a chat, below the text and the spinner.
     status: Option<SharedStatus>,
+    /// Answered side questions that wait for the end of a text.
+    asides: Vec<Aside>,
 }
 
 /// Events before the start of a session's first turn at the most, and that start.
@@ -125,6 +128,7 @@ impl<O: Write, E: Write> Human<O, E> {
             line: None,
             shows_whole: "",
             status: None,
+            asides: Vec::new(),
         }
     }
 
@@ -308,7 +312,7 @@ impl<O: Write, E: Write> Human<O, E> {
             self.text.finish()?;
         }
         self.wait();
-        Ok(())
+        self.show_asides()
     }
 
     /// Writes words of the answer, where they are written as they come.
@@ -396,6 +400,7 @@ impl<O: Write, E: Write> Human<O, E> {
         self.change_status(|status| status.turn = None);
         self.live = false;
         self.retry = None;
+        self.show_asides()?;
         self.items.clear();
         self.calls.clear();
         self.running.clear();
@@ -438,7 +443,11 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         if let EventKind::TurnStarted { .. } = event.kind {
             self.opens_session = event.seq <= OPENING;
         }
-        self.show(&event.kind)
+        // Calls beside the turn are not part of its status.
+        match &event.kind {
+            EventKind::UsageUpdated { .. } if event.turn_id.is_none() => Ok(()),
+            kind => self.show(kind),
+        }
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
@@ -453,6 +462,11 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
 
     fn pause(&mut self) -> io::Result<()> {
         self.make_way()
+    }
+
+    fn aside(&mut self, aside: Aside) -> io::Result<()> {
+        self.asides.push(aside);
+        self.show_asides()
     }
 
     fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {

@@ -181,6 +181,27 @@ fn working_turn() -> Script {
 }
 
 #[test]
+fn side_questions_wait_for_the_end_of_a_text() {
+    let paper = Paper::default();
+    let mut human = Human::new(paper.clone(), paper.clone(), TERMINAL);
+    let failure = crate::failure::Failure::usage("no model").hint("connect one");
+    for (at, kind) in Script::new().says(&["One, ", "two."]).ends("One, two.").events.iter().enumerate() {
+        human.show(kind).unwrap();
+        // After the first piece of the text.
+        if at == 2 {
+            human.asides.push(Aside { question: "Who is Paul?".into(), answer: Ok("A **walrus**.".into()) });
+            human.asides.push(Aside { question: "And Ringo?".into(), answer: Err(failure.clone()) });
+            human.show_asides().unwrap();
+        }
+    }
+    let screen = Screen::new(60, 12).feed(&paper.text()).lines().join("\n");
+    let mut rest = screen.as_str();
+    for part in ["One, two.", "btw · Who is Paul?", "A walrus.", "btw · And Ringo?", "! no model; connect one"] {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing or too early in {screen}")).1;
+    }
+}
+
+#[test]
 fn turn_on_a_terminal_is_rendered() {
     insta::assert_snapshot!(working_turn().screen(TERMINAL), @r#"
     ∴ The person wants · 2 lines

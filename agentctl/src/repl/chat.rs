@@ -36,7 +36,7 @@ use crate::{
     session::SessionTarget,
     terminal::attention::{Attention, WindowTitle},
     turn::{
-        self, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
+        self, Asides, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
         signals::EndSignal,
     },
 };
@@ -65,6 +65,8 @@ pub(crate) struct Chat {
     pub(super) keyboard: Keyboard,
     pub(super) known: CompletionCache,
     title: WindowTitle,
+    /// Side questions of this chat.
+    pub(super) asides: Asides,
     /// Turns of this chat, without those of other clients.
     totals: ChatTotals,
     pub(super) command_line: CommandLine,
@@ -124,6 +126,7 @@ impl Chat {
             keyboard,
             known,
             title: if present { WindowTitle::take() } else { WindowTitle::default() },
+            asides: Asides::default(),
             totals: ChatTotals::default(),
             command_line,
             handed,
@@ -257,6 +260,7 @@ impl Chat {
                     agent: self.agent.clone().filter(|_| input.is_some()),
                     ..TurnOptions::default()
                 },
+                generate_title: self.present,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
             },
@@ -337,10 +341,12 @@ impl Chat {
         mut line: SocketLine,
         others: Option<&mut BuiltinNotice>,
     ) -> anyhow::Result<Exit> {
+        self.asides = Asides::of(&self.daemon.client, line.session());
         let person = turn::Person {
             asker: self.asker.as_mut(),
             signals: &mut self.signals,
             keyboard: &self.keyboard,
+            asides: &mut self.asides,
             // A command is ours, and a file that is named is handed over before the words are.
             may_steer: |text| !slash::is_for_client(text) && crate::mentions::find(text, "".as_ref()).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
@@ -355,6 +361,11 @@ impl Chat {
             self.totals.add(result);
         }
         self.seen = Some(SeenUpTo::of(&line));
+        if driven.is_err() {
+            // The person or the daemon is gone.
+            self.asides.cancel();
+        }
+        self.finish_asides().await?;
         let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
         self.learn().await;
         let interactivity = if self.present { Interactivity::Attended } else { Interactivity::Unattended };

@@ -49,6 +49,7 @@ impl Chat {
             Slash::CopyCode(block) => return self.copy_code(block).await,
             Slash::Init => return self.init().await,
             Slash::Plan(task) => return self.send(prepared::planned(task)).await,
+            Slash::Btw(question) => return self.ask_aside(question).await,
             Slash::Trust => return self.trust().await,
             Slash::Shell(command) => return self.shell(command).await,
             Slash::Pin(rule) => return self.pin(rule).await,

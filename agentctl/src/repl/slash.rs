@@ -48,6 +48,8 @@ pub(crate) enum Slash {
     CopyCode(Option<usize>),
     Init,
     Plan(String),
+    /// Asks a side question.
+    Btw(String),
     /// Trusts what the project brings along.
     Trust,
     /// The keys, in short.
@@ -110,6 +112,7 @@ pub(crate) static TABLE: [Entry; 38] = [
     plain("agents", "list the agents that the main one can give work to", Slash::Agents),
     with("agent", "NAME", "choose the agent of this session, which no model leaves; main goes back"),
     with("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
+    with("btw", "QUESTION", "ask a side question, also while a turn runs; the model's history does not get it"),
     plain("init", "have the model look at the project and write its AGENTS.md", Slash::Init),
     plain(
         "trust",
@@ -191,6 +194,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
     let number = |argument| from_one(name, argument);
     match name {
         "plan" => needed("a task: the model plans it, and you decide about the plan").map(Slash::Plan),
+        "btw" => needed("a question").map(Slash::Btw),
         "load" => needed("a session: an id, a title or a number; /sessions lists them").map(Slash::Load),
         "agent" => needed("the name of an agent; /agents lists them").map(Slash::Agent),
         "upload" => needed("the path of a file").map(Slash::Upload),
@@ -285,6 +289,8 @@ mod tests {
         check("!ls", None);
         check("/show 12", Some(Ok(Slash::Show(12))));
         check("/compact summarize", Some(Ok(Slash::Compact(CompactionStrategy::Summarize))));
+        check("/btw why? ", Some(Ok(Slash::Btw("why?".into()))));
+        check("/btw", Some(Err("/btw needs a question")));
         check("/compact undo", Some(Ok(Slash::UndoCompaction)));
         check("/compact truncate", Some(Err("/compact takes auto, compact, summarize or undo")));
         check("/exit", Some(Ok(Slash::Quit)));

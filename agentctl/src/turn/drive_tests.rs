@@ -190,6 +190,7 @@ async fn play_typing(
         asker: &mut Person(person),
         signals: &mut Signals::from_receiver(receiver, AtEnd::CancelUnlessHungUp),
         keyboard,
+        asides: &mut Asides::default(),
         may_steer: |_| false,
         attention: Attention::Off,
         is_guest: false,

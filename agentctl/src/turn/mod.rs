@@ -5,10 +5,12 @@
 //! - [`mod@drive`]: passes events to a [`Renderer`], interrupts to an [`Asker`] and Ctrl-C to the daemon. Text typed
 //!   while the turn runs is stored ([`crate::keyboard`]).
 //! - [`ForeseeingAsker`]: previews the effect of an edited call and asks for confirmation.
+//! - [`aside`]: side questions beside the turn.
 //! - [`signals`]: Ctrl-C and termination signals as a future.
 //! - [`BuiltinNotice`]: warns the user that answers come from the small built-in model, whose abilities are easily
 //!   overestimated.
 
+pub(crate) mod aside;
 mod drive;
 pub(crate) mod line;
 pub(crate) mod signals;
@@ -30,7 +32,8 @@ use crate::{
     keyboard::TypeAhead,
 };
 
-pub(crate) use drive::{Person, drive, mode_note};
+pub(crate) use aside::{Aside, Asides};
+pub(crate) use drive::{ASIDE_CANCELLED, Person, drive, mode_note};
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 
@@ -117,6 +120,14 @@ pub(crate) trait Renderer: Send {
             Some(inner) => inner.lost(),
             None => self.note(LOST),
         }
+    }
+
+    /// Shows a side question with its answer, once no other text is in progress.
+    ///
+    /// # Errors
+    /// As for [`Renderer::event`].
+    fn aside(&mut self, aside: Aside) -> io::Result<()> {
+        self.inner().map_or(Ok(()), |inner| inner.aside(aside))
     }
 
     /// Shows one line of the client. The text is trusted and not sanitized.

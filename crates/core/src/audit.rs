@@ -73,6 +73,15 @@ pub enum AuditFact {
         /// Maximum answer length, in tokens.
         max_tokens: u64,
     },
+    /// A user asked the session's model a question beside the turns. Logged before the request is sent.
+    SideQuestion {
+        /// Text of the question.
+        question: String,
+        /// ID of the model.
+        model: String,
+        /// Client that asked.
+        by: AnsweredBy,
+    },
     /// A rule was granted, so that matching calls run without a question.
     GrantAdded {
         /// Rule text as shown to the user.

@@ -139,7 +139,8 @@ pub enum EventKind {
     },
     /// The usage of a model call was recorded.
     UsageUpdated {
-        /// Number of the call's step in the turn, starting at 1.
+        /// Number of the call's step in the turn, starting at 1. 0 for a call that is not a step, such as a side
+        /// question.
         step: u32,
         /// Slot of the model.
         slot: Slot,

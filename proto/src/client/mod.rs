@@ -10,7 +10,7 @@ pub use crate::client::daemon::{WatchEvent, WatchStream};
 pub use crate::view::{
     AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, ExportedContent, Finding,
     ForkReply, Hello, LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, PruneReport,
-    ReloadOutcome, RuleText, SessionView,
+    ReloadOutcome, RuleText, SessionView, SideAnswer,
 };
 pub use agentd_core::{policy::SandboxState, turn::RecoveredTurn};
 pub use archives::{ExportPart, ExportStream, PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};

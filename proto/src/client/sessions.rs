@@ -3,6 +3,7 @@
 use agentd_core::{
     Timestamp,
     context::{CompactionReport, ContextView, Window},
+    error::ErrorKind,
     files::{FileListing, FilePiece, UploadReceipt},
     folder::AddedFolder,
     ids::SessionId,
@@ -16,13 +17,13 @@ use tokio::{io::AsyncRead, sync::mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
-    Client, ClientError, ForkReply, NewSession, NumberedItem, PruneReport, SessionView,
+    Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, PruneReport, SessionView, SideAnswer,
     archives::{Piece, SendError, send_pieces},
 };
 use crate::{
     MAX_UPLOAD_BYTES,
     convert::{self, Wire as _, WireError},
-    v1::{self, upload_chunk::Part},
+    v1::{self, ask_response, upload_chunk::Part},
 };
 
 /// Maximum number of file pieces waiting to be sent.
@@ -247,6 +248,44 @@ impl Client {
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
         let undone = convert::part(answer.undone, "the undone compaction")?;
         Ok((answer.window.unwrap_or_default().try_into()?, undone))
+    }
+
+    /// Asks a session's model a side question, which neither needs nor changes its history. Dropping the future cancels
+    /// the question. `show` gets the text of the answer as it arrives, and `None` if the answer starts over. `client` is
+    /// the name of this client, for the audit log.
+    ///
+    /// # Errors
+    /// Fails if there is no such session, the question is empty or too long, no model answers, or the connection fails.
+    pub async fn ask_aside(
+        &self,
+        session: &str,
+        question: &str,
+        client: &str,
+        mut show: impl FnMut(Option<&str>),
+    ) -> Result<SideAnswer, ClientError> {
+        let (session, question, client) = (session.to_owned(), question.to_owned(), client.to_owned());
+        let mut parts = self.sessions_client().ask(v1::AskRequest { session, question, client }).await?.into_inner();
+        let mut text = String::new();
+        while let Some(v1::AskResponse { part }) = parts.message().await? {
+            match part {
+                Some(ask_response::Part::Text(more)) => {
+                    show(Some(&more));
+                    text.push_str(&more);
+                }
+                Some(ask_response::Part::Retracted(_)) => {
+                    show(None);
+                    text.clear();
+                }
+                Some(ask_response::Part::Done(done)) => {
+                    let usage = convert::part(done.usage, "the usage of an answer")?;
+                    return Ok(SideAnswer { text, model: done.model, usage, truncated: done.truncated });
+                }
+                // A newer daemon added the kind of part.
+                None => {}
+            }
+        }
+        Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::Conflict), "the answer was cut off")
+            .with_hint("the session or the daemon was closed meanwhile; ask again"))
     }
 
     /// Uploads a file to the session's `uploads/`. Returns its path for tools, and the picture for models, if it is

@@ -64,6 +64,7 @@ mod acp;
 mod added_folders;
 mod adding_models;
 mod agents;
+mod asides;
 mod audit;
 mod bad_documents;
 mod bad_input;

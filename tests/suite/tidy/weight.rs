@@ -10,7 +10,7 @@ use super::{Source, assert_none, files, product, root};
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
     ("agentctl", 27_470, 297_470),
-    ("agentd", 10_580, 112_500),
+    ("agentd", 10_600, 112_500),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),
     ("crates/code", 3_220, 33_550),
@@ -37,7 +37,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/web", 1_080, 11_850),
     ("crates/workspace", 8_150, 94_400),
     ("crates/worktrees", 1_650, 19_000),
-    ("proto", 3_630, 38_400),
+    ("proto", 3_675, 38_780),
 ];
 
 /// Code in other languages, and data that binaries embed: file extension, folders, and maximum number of bytes.

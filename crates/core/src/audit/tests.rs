@@ -37,6 +37,7 @@ fn enum_names_match_json() {
             }),
         ),
         ("model_asked", AuditFact::ModelAsked { tool: "kit".to_owned(), model: "m".to_owned(), max_tokens: 7 }),
+        ("side_question", AuditFact::SideQuestion { question: "why?".to_owned(), model: "m".to_owned(), by: by() }),
         ("grant_added", AuditFact::GrantAdded { rule: "write_file".to_owned(), scope: "session".to_owned(), by: by() }),
         (
             "grant_revoked",

@@ -8,11 +8,13 @@
 //! - `turns`: starts and ends turns. `launch` spawns their tasks, also after a restart; `queue` steers, queues and
 //!   cancels turns and spills oversized inputs to files; `interrupts` raises interrupts and accepts answers.
 //! - `routing` chooses the models of a turn, `settings` changes settings.
+//! - `aside`: side questions, and the title of a new session.
 //! - `context`: the model's view of the session. `project`: the session's project, and the tools that the session
 //!   offers.
 //! - `journal`: the event writer and its readers. `undo`: reverts file changes of turns.
 
 mod actor;
+mod aside;
 mod context;
 pub(crate) mod journal;
 mod project;

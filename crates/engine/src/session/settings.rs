@@ -29,9 +29,13 @@ const MAX_NAME: usize = 100;
 
 /// Returns the audit log entry for a mode set by a client.
 pub(crate) fn mode_change_entry(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
+    AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by: named_client(client) })
+}
+
+/// Returns a client's name for the audit log.
+pub(crate) fn named_client(client: &str) -> AnsweredBy {
     let client = if client.is_empty() { "an unnamed client" } else { client };
-    let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
-    AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
+    AnsweredBy::Client(client.chars().take(MAX_NAME).collect())
 }
 
 /// Merges a session's folders with the added folders.

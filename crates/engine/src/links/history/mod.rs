@@ -54,7 +54,7 @@ impl Link for Repair {
 
 /// Places each result directly after its call, in the order of the calls, and inserts a placeholder for a missing
 /// result. Drops results without a call, repeated calls, and empty messages.
-fn repair(messages: Vec<Message>) -> Vec<Message> {
+pub(crate) fn repair(messages: Vec<Message>) -> Vec<Message> {
     let messages = with_plain_ids(messages);
     let mut results: HashMap<CallId, (String, String)> = HashMap::new();
     let mut rest = Vec::with_capacity(messages.len());

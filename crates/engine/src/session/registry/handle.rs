@@ -35,6 +35,7 @@ use crate::{
         actor::{Access, Actor, Command, Fault, NextMove, RunCommand, SessionView, StartedTurn},
         journal::Subscription,
     },
+    turn::aside::SideAnswer,
 };
 
 /// Creates the error for callers that access a session while the session is being removed.
@@ -320,6 +321,16 @@ impl SessionHandle {
     /// Fails if the session cannot be loaded.
     pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
         self.ask(Access::ReadOnly, move |actor| actor.tools().boxed()).await
+    }
+
+    /// Asks the session's model a side question, on the history as of its last complete message, also while a turn runs
+    /// or waits. Neither the question nor its answer is added to the history. Dropping the answer cancels the question.
+    ///
+    /// # Errors
+    /// Fails if the question is empty or too long, too many others wait for their answers, or the session has no model
+    /// that can answer.
+    pub async fn ask_aside(&self, question: String, client: String) -> Result<SideAnswer, EngineError> {
+        self.ask(Access::Changes, move |actor| actor.side_question(question, client).boxed()).await
     }
 
     /// Undoes the last compaction, so that the replaced items are visible to the model again. Returns the new window,
