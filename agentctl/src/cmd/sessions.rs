@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{export, replay, session_list};
 use crate::{
-    daemon::Daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     ops, project,

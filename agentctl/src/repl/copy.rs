@@ -18,7 +18,7 @@ impl Chat {
     /// Copies the Nth last answer.
     pub(super) async fn copy(&mut self, nth: usize) -> anyhow::Result<Exit> {
         let answer = self.answer(nth).await?;
-        self.to_clipboard(&answer, "answer")
+        self.send_to_clipboard(&answer, "answer")
     }
 
     /// Copies a code block of the last answer, counted from the first; without a number, the last one.
@@ -29,7 +29,7 @@ impl Chat {
             return Err(Failure::new(ErrorKind::NotFound, format!("the last answer has {there} to copy")).into());
         };
         // Without the last line break, with which a shell would run it at once.
-        self.to_clipboard(block.trim_end_matches('\n'), "code block")
+        self.send_to_clipboard(block.trim_end_matches('\n'), "code block")
     }
 
     /// Returns the Nth last answer.
@@ -54,7 +54,7 @@ impl Chat {
         Ok((*answer).to_owned())
     }
 
-    fn to_clipboard(&mut self, text: &str, what: &str) -> anyhow::Result<Exit> {
+    fn send_to_clipboard(&mut self, text: &str, what: &str) -> anyhow::Result<Exit> {
         // A pasted text must not contain escape sequences.
         let text = clean(text);
         if text.len() > attention::MAX_CLIPBOARD_BYTES {

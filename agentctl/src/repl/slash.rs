@@ -87,7 +87,7 @@ const fn with(name: &'static str, argument: &'static str, does: &'static str) ->
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) static TABLE: [Entry; 38] = [
+pub(crate) static TABLE: [Entry; 39] = [
     plain("help", "list the commands", Slash::Help),
     plain("continue", "resume an interrupted turn", Slash::Continue),
     with("undo", "[N]", "undo the file changes of the last turn, or of turn N"),

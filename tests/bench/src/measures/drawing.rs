@@ -47,10 +47,10 @@ fn draw(home: &Home, command: &str, keys: &str) -> anyhow::Result<(f64, Samples)
     let mut terminal = Terminal::agentctl(home, &[command, "Hello"])?;
     let mut echo = Samples::default();
     terminal.sees("w002")?;
-    for (at, key) in keys.chars().enumerate() {
+    for (at, key) in keys.char_indices() {
         std::thread::sleep(KEY_INTERVAL);
         let pressed = terminal.types(key.encode_utf8(&mut [0; 4]))?;
-        let shown = terminal.sees(&keys[..=at])?;
+        let shown = terminal.sees(&keys[..at + key.len_utf8()])?;
         echo.add(shown.saturating_duration_since(pressed));
     }
     if command == "chat" {
