@@ -1,7 +1,7 @@
 //! The thread that reads the terminal.
 
 use std::{
-    io,
+    io::{self, Write as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -134,8 +134,10 @@ fn look_at_lines(shared: &Shared, begun: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the process and those beside it in its pipeline, as the terminal does where Ctrl-Z is no key.
+/// Stops the process and those beside it in its pipeline, as the terminal does if Ctrl-Z is not read as a key.
 fn suspend(mode: &mut Mode) -> io::Result<()> {
+    // The shell writes below the row of the cursor, where the status line is.
+    io::stderr().write_all(b"\r\n\x1b[J")?;
     mode.put_back();
     kill(Pid::from_raw(0), Signal::SIGTSTP)?;
     // The stop may reach this thread a little later than it reaches others.

@@ -11,7 +11,7 @@ mod options;
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, Write},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use agentd_core::{
@@ -172,8 +172,8 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.folded(WARN, &format!("! {} answers: {}", clean_line(model), clean_line(reason)))
             }
             EventKind::ModelChosen { .. } | EventKind::IntentClassified { .. } => Ok(()),
-            EventKind::Warning { code, message } => {
-                self.retry = PendingRetry::of(code, message, Instant::now());
+            EventKind::Warning { message, retry_in_ms, .. } => {
+                self.retry = retry_in_ms.map(|delay| PendingRetry(Instant::now() + Duration::from_millis(delay)));
                 self.folded(WARN, &format!("! {}", clean_line(message)))
             }
             EventKind::TurnEnded { .. } => self.turn_ended(),

@@ -175,7 +175,11 @@ fn working_turn() -> Script {
         .runs("b", "read_file")
         .returns("b", "read_file", "no such file", Some(ToolErrorCode::Path))
         .returns("a", "read_file", "one\ntwo\n", None)
-        .event(EventKind::Warning { code: "model_retry".into(), message: "trying again in 2 s".into() })
+        .event(EventKind::Warning {
+            code: "model_retry".into(),
+            message: "trying again in 2 s".into(),
+            retry_in_ms: None,
+        })
         .says(&["# Sum", "mary\n\n- **a.txt** ", "has two lines that say one", " and two\n- 漢字\n"])
         .ends("# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n")
 }
@@ -339,7 +343,7 @@ fn reads_in_a_row_share_a_line_that_is_never_lost() {
         let (_, err) = script.played(PIPES, |human| human);
         assert_eq!(err.text(), format!("{line}{after}"));
     };
-    let warning = EventKind::Warning { code: "model_retry".into(), message: "trying again".into() };
+    let warning = EventKind::Warning { code: "model_retry".into(), message: "trying again".into(), retry_in_ms: None };
     check(two().event(warning), "! trying again\n");
     check(two().calls("c", "now", "{}"), "");
     check(two().runs("c", "grep"), "");

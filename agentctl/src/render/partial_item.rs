@@ -33,32 +33,15 @@ impl RunningCall {
     }
 }
 
-/// Code of the warning that announces a retry.
-const RETRY: &str = "model_retry";
-
-/// Announced retry of a model call.
-#[derive(Debug)]
-pub(super) struct PendingRetry {
-    at: Instant,
-    /// Number of the attempt, with a space before it; empty if unknown.
-    attempt: String,
-}
+/// Time of the announced retry of a model call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PendingRetry(pub(super) Instant);
 
 impl PendingRetry {
-    /// Reads the delay from a warning of the form `retrying in 6 s (2 of 4): reason`. Returns `None` for other warnings,
-    /// and for delays below a second.
-    pub(super) fn of(code: &str, message: &str, now: Instant) -> Option<Self> {
-        let rest = message.strip_prefix("retrying in ").filter(|_| code == RETRY)?;
-        let (seconds, rest) = rest.split_once(" s")?;
-        let seconds: u16 = seconds.parse().ok()?;
-        let attempt = rest.split(':').next().map(clean_line).unwrap_or_default();
-        Some(Self { at: now + Duration::from_secs(seconds.into()), attempt })
-    }
-
     /// Returns the remaining time in words, or `None` after the delay.
-    pub(super) fn line(&self, now: Instant) -> Option<String> {
-        let left = self.at.saturating_duration_since(now).as_millis().div_ceil(1000);
-        (left > 0).then(|| format!("retrying in {left} s{}", self.attempt))
+    pub(super) fn line(self, now: Instant) -> Option<String> {
+        let left = self.0.saturating_duration_since(now).as_millis().div_ceil(1000);
+        (left > 0).then(|| format!("retrying in {left} s"))
     }
 }
 
@@ -125,20 +108,12 @@ mod tests {
     #[test]
     fn announced_retry_counts_down() {
         let now = Instant::now();
-        let line = |code: &str, message: &str, later: u64| {
-            PendingRetry::of(code, message, now)?.line(now + Duration::from_millis(later))
-        };
-        #[track_caller]
-        fn check(line: Option<String>, expected: Option<&str>) {
-            assert_eq!(line.as_deref(), expected);
-        }
-        check(line(RETRY, "retrying in 6 s (2 of 4): busy", 0), Some("retrying in 6 s (2 of 4)"));
-        check(line(RETRY, "retrying in 6 s (2 of 4): busy", 1_500), Some("retrying in 5 s (2 of 4)"));
-        check(line(RETRY, "retrying in 6 s: busy", 5_001), Some("retrying in 1 s"));
-        check(line(RETRY, "retrying in 6 s (2 of 4): busy", 6_000), None);
-        check(line(RETRY, "retrying in 730 ms (2 of 4): 3 s", 0), None);
-        check(line(RETRY, "retrying: busy", 0), None);
-        check(line("other", "retrying in 6 s: busy", 0), None);
+        let retry = PendingRetry(now + Duration::from_secs(6));
+        let line = |passed: u64| retry.line(now + Duration::from_millis(passed));
+        assert_eq!(line(0).as_deref(), Some("retrying in 6 s"));
+        assert_eq!(line(1_500).as_deref(), Some("retrying in 5 s"));
+        assert_eq!(line(5_001).as_deref(), Some("retrying in 1 s"));
+        assert_eq!(line(6_000), None);
     }
 
     #[test]

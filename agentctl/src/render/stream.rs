@@ -99,12 +99,27 @@ impl<W: Write> TextStream<W> {
         self.is_streaming = true;
         let text = self.sanitizer.push(text);
         let mut painted = String::with_capacity(text.len() + 16);
+        self.follow_width(&mut painted);
         for c in text.chars() {
             self.character(c, &mut painted);
         }
         self.end_ink(&mut painted);
         // Another row of a table is counted below.
         if self.echo.partial && text.contains('\n') { self.draw(&painted) } else { self.write(&painted) }
+    }
+
+    /// Begins a row if the width of the window has changed, because the terminal may have broken the rows so far.
+    fn follow_width(&mut self, painted: &mut String) {
+        if self.block.is_empty() || !self.paints() || self.echo.partial {
+            return;
+        }
+        let window = (self.look.size)();
+        if window.0 != self.echo.window.0 {
+            self.echo.fixed = true;
+            self.echo.window = window;
+            self.echo.newline();
+            painted.push('\n');
+        }
     }
 
     /// Draws the row under way and the rows below again where the cursor is now. What is above cannot be repainted.

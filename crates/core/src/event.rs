@@ -51,7 +51,7 @@ impl Event {
     /// Creates a placeholder for a stored event that is damaged, so that readers see no gap in the numbers.
     pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
         let message = format!("event {seq} is damaged on disk and is left out");
-        let kind = EventKind::Warning { code: DAMAGED.to_owned(), message };
+        let kind = EventKind::Warning { code: DAMAGED.to_owned(), message, retry_in_ms: None };
         Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
     }
 
@@ -186,6 +186,8 @@ pub enum EventKind {
         code: String,
         /// Text of the warning, one sentence.
         message: String,
+        /// Time until the announced retry, in milliseconds.
+        retry_in_ms: Option<u64>,
     },
     /// The turn has ended.
     TurnEnded {

@@ -274,7 +274,7 @@ fn trust_warning(trust: ProjectTrust) -> EventKind {
         ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
     let message = format!("{reason}: its content is not used; see `agentctl project show`");
-    EventKind::Warning { code: PROJECT_CHANGED.to_owned(), message }
+    EventKind::Warning { code: PROJECT_CHANGED.to_owned(), message, retry_in_ms: None }
 }
 
 /// Number of cached tool sets: enough for the main agent, its subagents and a few turns with mentions.

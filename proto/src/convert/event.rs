@@ -51,7 +51,7 @@ choices! { EventKind as wire::Kind, wire, "an event" {
         step slot model prompt delegated timing, usage = usage "the usage of a call", turn = turn "the usage of a turn"
     },
     StateChanged { change },
-    Warning { code message },
+    Warning { code message retry_in_ms },
     IntentClassified [intent],
     ModelChosen { slot model rule reason },
     TurnEnded { , result = result "the result of a turn" },

@@ -150,7 +150,7 @@ impl Recorder {
 
     /// Sends a warning to the user.
     pub(crate) async fn warn(&self, code: &str, message: impl Into<String>) -> Result<(), TurnExit> {
-        self.fact(EventKind::Warning { code: code.to_owned(), message: message.into() }).await
+        self.fact(EventKind::Warning { code: code.to_owned(), message: message.into(), retry_in_ms: None }).await
     }
 
     /// Sends a change to the session's state.

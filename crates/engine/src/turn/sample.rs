@@ -350,7 +350,8 @@ impl<'a> Answer<'a> {
             ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Retry { attempt, attempts, delay_ms, reason } => {
                 let message = retry_message(attempt, attempts, delay_ms, &reason);
-                self.recorder.warn("model_retry", message).await?;
+                let retry_in_ms = Some(delay_ms);
+                self.recorder.fact(EventKind::Warning { code: "model_retry".to_owned(), message, retry_in_ms }).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,
             ModelChunk::Notice { code, message } => self.recorder.warn(code, message).await?,

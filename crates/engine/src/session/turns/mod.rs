@@ -347,7 +347,11 @@ impl Actor {
             }
             if has_steers && outcome.reason != StopReason::Cancelled {
                 let message = "the added text came too late for this turn; the model reads it in the next one";
-                let late = EventKind::Warning { code: "added_too_late".to_owned(), message: message.to_owned() };
+                let late = EventKind::Warning {
+                    code: "added_too_late".to_owned(),
+                    message: message.to_owned(),
+                    retry_in_ms: None,
+                };
                 self.commit(Some(turn_id), vec![late]).await?;
             }
         }
