@@ -15,6 +15,17 @@ use agentd_core::{
 
 use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skill_listings};
 
+/// Name that refers to the last used session.
+const LAST_SESSION: &str = "last";
+/// Maximum number of digits in a list position. An ID suffix is longer.
+const POSITION_DIGITS: usize = 4;
+/// Maximum number of candidates listed for an ambiguous name.
+const MAX_CANDIDATES: usize = 4;
+/// Length of a displayed ID, in characters. The end of the ID is shown, because the start encodes the creation time.
+const SHORT_ID: usize = 8;
+/// Length of a displayed title, in characters.
+const MAX_TITLE: usize = 40;
+
 impl Engine {
     /// Stores a file in a session's `uploads/`. A picture also gets a copy that is suitable for models. The next turn
     /// announces the file to the model.
@@ -101,9 +112,7 @@ impl Engine {
         self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)
     }
-}
 
-impl Engine {
     /// Returns a page of sessions that match a filter, most recently used first. `before` is [`SessionPage::next`] of
     /// the previous page. With `children`, each session is followed by its subagents, in order of creation.
     ///
@@ -138,20 +147,7 @@ impl Engine {
         }
         Ok(matching)
     }
-}
 
-/// Name that refers to the last used session.
-const LAST_SESSION: &str = "last";
-/// Maximum number of digits in a list position. An ID suffix is longer.
-const POSITION_DIGITS: usize = 4;
-/// Maximum number of candidates listed for an ambiguous name.
-const MAX_CANDIDATES: usize = 4;
-/// Length of a displayed ID, in characters. The end of the ID is shown, because the start encodes the creation time.
-const SHORT_ID: usize = 8;
-/// Length of a displayed title, in characters.
-const MAX_TITLE: usize = 40;
-
-impl Engine {
     /// Finds a session by its ID, a unique prefix or suffix of the ID, its title, its position in the list of recently
     /// used sessions (from 1), or `last`.
     ///

@@ -300,6 +300,23 @@ impl Engine {
     pub async fn drain(&self, deadline: Duration) {
         self.registry.drain(deadline).await;
     }
+
+    /// Reports usage by model, session, day or slot, including deleted sessions.
+    ///
+    /// # Errors
+    /// Fails if the last day is before the first, or the journal cannot be read.
+    pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
+        let Ports { store, clock, .. } = &*self.shared.ports;
+        Ok(store.usage(query, clock.now()).await?)
+    }
+
+    /// Returns the model of a slot for a test, after querying its server.
+    pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
+        let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
+        let model = ports.models.get(slot);
+        let _ = timeout(LOOK_UP_TIMEOUT, model.look_up()).await;
+        ProbedModel { slot, model, windows, ports }
+    }
 }
 
 /// A model under test. Calls to the model count towards usage, but belong to no session.
@@ -320,24 +337,5 @@ impl ProbedModel {
         if let Err(error) = self.ports.store.count_usage(side).await {
             tracing::warn!("could not count the usage of a model test: {error}");
         }
-    }
-}
-
-impl Engine {
-    /// Reports usage by model, session, day or slot, including deleted sessions.
-    ///
-    /// # Errors
-    /// Fails if the last day is before the first, or the journal cannot be read.
-    pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
-        let Ports { store, clock, .. } = &*self.shared.ports;
-        Ok(store.usage(query, clock.now()).await?)
-    }
-
-    /// Returns the model of a slot for a test, after querying its server.
-    pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
-        let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
-        let model = ports.models.get(slot);
-        let _ = timeout(LOOK_UP_TIMEOUT, model.look_up()).await;
-        ProbedModel { slot, model, windows, ports }
     }
 }

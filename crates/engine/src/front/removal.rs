@@ -35,6 +35,9 @@ use crate::{
 /// Number of retries if the session is unloaded concurrently.
 const MAX_TRIES: usize = 3;
 
+/// Maximum length of a session title in a commit message, in characters.
+const MAX_TITLE: usize = 60;
+
 impl Engine {
     /// Deletes a session, its subagents and their files permanently.
     ///
@@ -127,37 +130,7 @@ impl Engine {
             retired => retired,
         }
     }
-}
 
-/// Removes the files of hidden sessions and records the removal in the journal. If one removal fails, the others
-/// continue.
-async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
-    let (mut gone, mut failed) = (Vec::new(), None);
-    // Subagents first, because their worktrees may be based on the parent's worktree.
-    for id in sessions.into_iter().rev() {
-        let removed = async {
-            ports.workspaces.remove(id).await?;
-            ports.snapshots.remove(id).await?;
-            ports.exchanges.remove(id).await?;
-            // A later cleaning finds a worktree that remains.
-            release_worktrees(ports, id).await;
-            Ok::<_, WorkspaceError>(())
-        };
-        match removed.await {
-            Ok(()) => gone.push(id),
-            Err(error) => failed = failed.or(Some(error)),
-        }
-    }
-    if !gone.is_empty()
-        && let Err(error) = ports.store.record_files_removed(gone).await
-    {
-        // The next cleaning retries these sessions, and will find no files.
-        tracing::warn!("could not record the removal of files of deleted sessions: {error}");
-    }
-    failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
-impl Engine {
     /// Removes unused data of a session and records the removal in the session's history. Returns `None`, without
     /// removing anything, if the session is in use, waits for an answer, or is pinned.
     ///
@@ -207,12 +180,7 @@ impl Engine {
         }
         Ok(self.shared.ports.workspaces.clean_leftovers(trial).await?)
     }
-}
 
-/// Maximum length of a session title in a commit message, in characters.
-const MAX_TITLE: usize = 60;
-
-impl Engine {
     /// Lists all worktrees, sorted by name.
     ///
     /// # Errors
@@ -332,4 +300,32 @@ impl Engine {
         }
         Ok(closed)
     }
+}
+
+/// Removes the files of hidden sessions and records the removal in the journal. If one removal fails, the others
+/// continue.
+async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
+    let (mut gone, mut failed) = (Vec::new(), None);
+    // Subagents first, because their worktrees may be based on the parent's worktree.
+    for id in sessions.into_iter().rev() {
+        let removed = async {
+            ports.workspaces.remove(id).await?;
+            ports.snapshots.remove(id).await?;
+            ports.exchanges.remove(id).await?;
+            // A later cleaning finds a worktree that remains.
+            release_worktrees(ports, id).await;
+            Ok::<_, WorkspaceError>(())
+        };
+        match removed.await {
+            Ok(()) => gone.push(id),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if !gone.is_empty()
+        && let Err(error) = ports.store.record_files_removed(gone).await
+    {
+        // The next cleaning retries these sessions, and will find no files.
+        tracing::warn!("could not record the removal of files of deleted sessions: {error}");
+    }
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }

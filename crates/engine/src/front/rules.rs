@@ -186,61 +186,7 @@ impl Engine {
         }
         report
     }
-}
 
-fn client_of(name: &str) -> AnsweredBy {
-    AnsweredBy::Client(name.chars().take(MAX_NAME).collect())
-}
-
-fn scope(session: Option<SessionId>) -> String {
-    let scope = if session.is_some() { GrantScope::Session } else { GrantScope::ForGood };
-    scope.as_str().to_owned()
-}
-
-/// Context of a dry run: everything on which a verdict depends, except the call and the rules.
-#[derive(Debug, Clone, Default)]
-pub struct DryRunSubject {
-    settings: SessionSettings,
-    workspace: Option<Arc<Workspace>>,
-    grants: Arc<[Grant]>,
-    /// Tools of MCP servers and other foreign sources.
-    others: Arc<ForeignTools>,
-    /// True if commands are not held, see [`CallContext::held`].
-    unheld: bool,
-    /// True if commands are contained, see [`CallContext::contained`].
-    contained: bool,
-}
-
-/// State of the files to which a call refers. Empty if the dry run has no folders.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LookedUp {
-    /// Resolved target, if a path in the call leads through a link.
-    pub followed: Option<FollowedLink>,
-    /// Folder in which the call's command starts, if the call runs a command.
-    pub start: Option<StartFolder>,
-}
-
-impl DryRunSubject {
-    /// Judges a call under a policy, with the results of [`Engine::look_up`].
-    pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
-        let workspace = self.workspace.as_deref();
-        rules.judge(&CallContext {
-            tool,
-            foreign: self.others.get(&tool.name).map(|other| &**other),
-            arguments,
-            followed: looked_up.followed.as_ref(),
-            start: looked_up.start.as_ref(),
-            settings: &self.settings,
-            roots: &workspace.map(roots).unwrap_or_default(),
-            memories: workspace.and_then(|workspace| workspace.memories.as_deref()),
-            kept: &self.grants,
-            held: !self.unheld,
-            contained: self.contained,
-        })
-    }
-}
-
-impl Engine {
     /// Creates the dry run context of a session, or of a new session without a project.
     ///
     /// # Errors
@@ -379,6 +325,58 @@ impl Engine {
         let hint = "list all tools with `agentctl tools`; put a command line after `--`";
         let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
+    }
+}
+
+fn client_of(name: &str) -> AnsweredBy {
+    AnsweredBy::Client(name.chars().take(MAX_NAME).collect())
+}
+
+fn scope(session: Option<SessionId>) -> String {
+    let scope = if session.is_some() { GrantScope::Session } else { GrantScope::ForGood };
+    scope.as_str().to_owned()
+}
+
+/// Context of a dry run: everything on which a verdict depends, except the call and the rules.
+#[derive(Debug, Clone, Default)]
+pub struct DryRunSubject {
+    settings: SessionSettings,
+    workspace: Option<Arc<Workspace>>,
+    grants: Arc<[Grant]>,
+    /// Tools of MCP servers and other foreign sources.
+    others: Arc<ForeignTools>,
+    /// True if commands are not held, see [`CallContext::held`].
+    unheld: bool,
+    /// True if commands are contained, see [`CallContext::contained`].
+    contained: bool,
+}
+
+/// State of the files to which a call refers. Empty if the dry run has no folders.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LookedUp {
+    /// Resolved target, if a path in the call leads through a link.
+    pub followed: Option<FollowedLink>,
+    /// Folder in which the call's command starts, if the call runs a command.
+    pub start: Option<StartFolder>,
+}
+
+impl DryRunSubject {
+    /// Judges a call under a policy, with the results of [`Engine::look_up`].
+    pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
+        let workspace = self.workspace.as_deref();
+        rules.judge(&CallContext {
+            tool,
+            foreign: self.others.get(&tool.name).map(|other| &**other),
+            arguments,
+            followed: looked_up.followed.as_ref(),
+            start: looked_up.start.as_ref(),
+            settings: &self.settings,
+            roots: &workspace.map(roots).unwrap_or_default(),
+            memories: workspace.and_then(|workspace| workspace.memories.as_deref()),
+            kept: &self.grants,
+            held: !self.unheld,
+            contained: self.contained,
+        })
     }
 }
 

@@ -94,6 +94,28 @@ impl Engine {
             None => Ok(FilesCopied::default()),
         }
     }
+
+    /// Cleans up interrupted imports. Called at start, before any import.
+    ///
+    /// # Errors
+    /// Fails if the files cannot be read.
+    pub async fn settle_imports(&self) -> Result<(), EngineError> {
+        let shared = Arc::clone(&self.shared);
+        let settled = tokio::task::spawn_blocking(move || {
+            let Some(transport) = shared.ports.workspaces.transport() else { return Ok(()) };
+            let runtime = Handle::current();
+            // If the journal cannot be read, nothing is removed.
+            transport
+                .clean_up(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
+        });
+        match settled.await {
+            Ok(settled) => Ok(settled?),
+            Err(error) => {
+                tracing::error!("could not clean up interrupted imports: {error}");
+                Ok(())
+            }
+        }
+    }
 }
 
 fn archived(summary: SessionSummary, settings: SessionSettings) -> ArchivedSession {
@@ -137,30 +159,6 @@ pub(crate) fn without_private_data(mut event: Event) -> Event {
 fn strip_undo_data(files: &mut [FileChange]) {
     for file in files {
         *file = FileChange::new(std::mem::take(&mut file.path), file.change);
-    }
-}
-
-impl Engine {
-    /// Cleans up interrupted imports. Called at start, before any import.
-    ///
-    /// # Errors
-    /// Fails if the files cannot be read.
-    pub async fn settle_imports(&self) -> Result<(), EngineError> {
-        let shared = Arc::clone(&self.shared);
-        let settled = tokio::task::spawn_blocking(move || {
-            let Some(transport) = shared.ports.workspaces.transport() else { return Ok(()) };
-            let runtime = Handle::current();
-            // If the journal cannot be read, nothing is removed.
-            transport
-                .clean_up(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
-        });
-        match settled.await {
-            Ok(settled) => Ok(settled?),
-            Err(error) => {
-                tracing::error!("could not clean up interrupted imports: {error}");
-                Ok(())
-            }
-        }
     }
 }
 

@@ -88,6 +88,20 @@ pub struct SessionHandle {
     pub(crate) ended: CancellationToken,
 }
 
+/// Defines requests that the session's actor answers with its method of the same name. Each row names the type of the
+/// answer and the access that the request needs.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $kind:ty),*) -> $answer:ty, $access:ident;
+    )*) => {$(
+        $(#[$doc])*
+        $visibility async fn $name(&self, $($argument: $kind),*) -> Result<$answer, EngineError> {
+            self.ask(Access::$access, move |actor| actor.$name($($argument),*).boxed()).await
+        }
+    )*};
+}
+
 impl SessionHandle {
     /// Returns the ID of the session.
     pub fn id(&self) -> SessionId {
@@ -106,6 +120,143 @@ impl SessionHandle {
         self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
     }
 
+    requests! {
+        /// Cancels the running turn, or `turn` if that turn is running or queued. Returns once the turn is notified;
+        /// its `TurnEnded` follows.
+        ///
+        /// # Errors
+        /// Fails if no such turn is running or queued.
+        pub fn cancel(turn: Option<TurnId>) -> (), Changes;
+
+        /// Reports that the client that started this turn has disconnected. From then on, a turn started with
+        /// `while_connected` waits for answers. Has no effect on a turn that has ended.
+        ///
+        /// # Errors
+        /// Fails if the session is gone.
+        pub fn client_left(turn: TurnId) -> (), Changes;
+
+        /// Answers an interrupt, once. The answer is stored when this method returns, and the turn continues with the
+        /// answer, even if the daemon was restarted after the question.
+        ///
+        /// # Errors
+        /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
+        pub fn answer(id: InterruptId, answer: Answer, client: String) -> (), Changes;
+
+        /// Returns the session's current file tree, and the session that owns the files.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded, or its project is gone.
+        pub(crate) fn tree() -> (SessionId, SessionTree), ReadOnly;
+
+        /// Stores a change to a state file. The change is visible to the next call of a running turn.
+        ///
+        /// # Errors
+        /// Fails if the change is rejected, or the journal cannot be written.
+        pub fn change_state_file(change: StateFileChange) -> (), Changes;
+
+        /// Subscribes to all events with sequence numbers above `after`, including future ones.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded.
+        pub fn subscribe(after: u64) -> Subscription, ReadOnly;
+
+        /// Returns the state of the session, its pending interrupts and its live turn.
+        ///
+        /// # Errors
+        /// Fails if the journal cannot be read.
+        pub fn show() -> SessionView, ReadOnly;
+
+        /// Sets the title of the session.
+        ///
+        /// # Errors
+        /// Fails if the title is blank or the journal cannot be written.
+        pub fn rename(title: String) -> (), Changes;
+
+        /// Stores a grant for this session. The grant applies from the next call in a running turn.
+        ///
+        /// # Errors
+        /// Fails if the journal cannot be written.
+        pub(crate) fn grant(grant: Grant) -> (), Changes;
+
+        /// Revokes a grant of this session. The grant no longer applies to the next call in a running turn.
+        ///
+        /// # Errors
+        /// Fails if the session has no such grant, or the journal cannot be written.
+        pub(crate) fn revoke(rule: String) -> (), Changes;
+
+        /// Copies the grants and the mode of the parent session.
+        pub(crate) fn take_permissions(permissions: SessionPermissions) -> (), Changes;
+
+        /// Sets the session's mode on behalf of `client`. The mode applies from the next call, even in a running turn.
+        ///
+        /// # Errors
+        /// Fails if the session is a subagent, or the audit log or the journal cannot be written.
+        pub fn set_mode(mode: SessionMode, client: String) -> (), Changes;
+
+        /// Sets the rules that are repeated to the model whenever they are no longer visible to it. The rules apply
+        /// from the next turn.
+        ///
+        /// # Errors
+        /// Fails if there are too many rules, a rule is too long or blank, or the journal cannot be written.
+        pub fn set_pins(pins: Vec<String>) -> (), Changes;
+
+        /// Sets the default slot of turns and the model on its server. Without a model, the slot's own model is used,
+        /// and without either, the configured default. A model without a slot applies to the slot that is already set.
+        /// Takes effect with the next turn, including for the session's agents that use the same slot. Returns the new
+        /// model.
+        ///
+        /// # Errors Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
+        /// cannot be written.
+        pub fn set_model(slot: Option<Slot>, model: Option<String>) -> SlotInfo, Changes;
+
+        /// Copies the settings of the parent session, including its grants, for later turns.
+        ///
+        /// # Errors
+        /// Fails if a turn is open, or the journal cannot be written.
+        pub(crate) fn adopt(settings: SessionSettings) -> (), Changes;
+
+        /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
+        ///
+        /// # Errors Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
+        /// written.
+        pub fn add_folders(added: Vec<Mount>) -> (), Changes;
+
+        /// Sets whether the session is exempt from cleaning, even if it is unused for a long time.
+        ///
+        /// # Errors
+        /// Fails if the journal cannot be written.
+        pub fn pin(pinned: bool) -> (), Changes;
+
+        /// Hides the history from the model and empties `temp/`; other files stay.
+        ///
+        /// # Errors
+        /// Fails if a turn is open or the journal cannot be written.
+        pub fn reset() -> (), Changes;
+
+        /// Describes the context window of the model for the next request.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded.
+        pub fn context() -> ContextView, ReadOnly;
+
+        /// Lists every tool with the reason why the next turn would offer it or not.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded.
+        pub fn tools() -> Vec<ToolStanding>, ReadOnly;
+
+        /// Undoes the last compaction, so that the replaced items are visible to the model again. Returns the new
+        /// window, and the report on the undone compaction.
+        ///
+        /// # Errors
+        /// Fails if a turn is open, nothing was compacted, or the journal cannot be read or written.
+        pub fn undo_compaction() -> (Window, CompactionReport), Changes;
+
+        /// Accepts no more turns and lets the running turn continue until the deadline. Calls waiting for the user stay
+        /// pending.
+        pub(crate) fn drain(deadline: Duration) -> (), ReadOnly;
+    }
+
     /// Adds input to the running turn, or to `turn` if that turn is running.
     ///
     /// # Errors
@@ -114,132 +265,9 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
 
-    /// Cancels the running turn, or `turn` if that turn is running or queued. Returns once the turn is notified; its
-    /// `TurnEnded` follows.
-    ///
-    /// # Errors
-    /// Fails if no such turn is running or queued.
-    pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.cancel(turn).boxed()).await
-    }
-
-    /// Reports that the client that started this turn has disconnected. From then on, a turn started with
-    /// `while_connected` waits for answers. Has no effect on a turn that has ended.
-    ///
-    /// # Errors
-    /// Fails if the session is gone.
-    pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.client_left(turn).boxed()).await
-    }
-
-    /// Answers an interrupt, once. The answer is stored when this method returns, and the turn continues with the
-    /// answer, even if the daemon was restarted after the question.
-    ///
-    /// # Errors
-    /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
-    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.answer(id, answer, client).boxed()).await
-    }
-
-    /// Returns the session's current file tree, and the session that owns the files.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded, or its project is gone.
-    pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.tree().boxed()).await
-    }
-
-    /// Stores a change to a state file. The change is visible to the next call of a running turn.
-    ///
-    /// # Errors
-    /// Fails if the change is rejected, or the journal cannot be written.
-    pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.change_state_file(change).boxed()).await
-    }
-
-    /// Subscribes to all events with sequence numbers above `after`, including future ones.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded.
-    pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.subscribe(after).boxed()).await
-    }
-
     /// Announces an uploaded file to the model in the next turn.
     pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
         self.ask(Access::Changes, move |actor| actor.change(StateChange::HandedOver { path, picture }).boxed()).await
-    }
-
-    /// Returns the state of the session, its pending interrupts and its live turn.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be read.
-    pub async fn show(&self) -> Result<SessionView, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.show().boxed()).await
-    }
-
-    /// Sets the title of the session.
-    ///
-    /// # Errors
-    /// Fails if the title is blank or the journal cannot be written.
-    pub async fn rename(&self, title: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.rename(title).boxed()).await
-    }
-
-    /// Stores a grant for this session. The grant applies from the next call in a running turn.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be written.
-    pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.grant(grant).boxed()).await
-    }
-
-    /// Revokes a grant of this session. The grant no longer applies to the next call in a running turn.
-    ///
-    /// # Errors
-    /// Fails if the session has no such grant, or the journal cannot be written.
-    pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.revoke(rule).boxed()).await
-    }
-
-    /// Copies the grants and the mode of the parent session.
-    pub(crate) async fn take_permissions(&self, permissions: SessionPermissions) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.take_permissions(permissions).boxed()).await
-    }
-
-    /// Sets the session's mode on behalf of `client`. The mode applies from the next call, even in a running turn.
-    ///
-    /// # Errors
-    /// Fails if the session is a subagent, or the audit log or the journal cannot be written.
-    pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.set_mode(mode, client).boxed()).await
-    }
-
-    /// Sets the rules that are repeated to the model whenever they are no longer visible to it. The rules apply from
-    /// the next turn.
-    ///
-    /// # Errors
-    /// Fails if there are too many rules, a rule is too long or blank, or the journal cannot be written.
-    pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.set_pins(pins).boxed()).await
-    }
-
-    /// Sets the default slot of turns and the model on its server. Without a model, the slot's own model is used, and
-    /// without either, the configured default. A model without a slot applies to the slot that is already set. Takes
-    /// effect with the next turn, including for the session's agents that use the same slot. Returns the new model.
-    ///
-    /// # Errors Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
-    /// cannot be written.
-    pub async fn set_model(&self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, EngineError> {
-        self.ask(Access::Changes, move |actor| actor.set_model(slot, model).boxed()).await
-    }
-
-    /// Copies the settings of the parent session, including its grants, for later turns.
-    ///
-    /// # Errors
-    /// Fails if a turn is open, or the journal cannot be written.
-    pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.adopt(settings).boxed()).await
     }
 
     /// Changes the settings for later turns. The session's grants stay unchanged, and added folders are merged with the
@@ -259,22 +287,6 @@ impl SessionHandle {
         self.ask(Access::Changes, move |actor| actor.configure(settings, true).boxed()).await
     }
 
-    /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
-    ///
-    /// # Errors Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
-    /// written.
-    pub async fn add_folders(&self, added: Vec<Mount>) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.add_folders(added).boxed()).await
-    }
-
-    /// Sets whether the session is exempt from cleaning, even if it is unused for a long time.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be written.
-    pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.pin(pinned).boxed()).await
-    }
-
     /// Removes unused data and records the removal in the history. Returns `None` if the session is in use.
     pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
         self.order(Access::Changes, |actor| {
@@ -288,14 +300,6 @@ impl SessionHandle {
         .await
     }
 
-    /// Hides the history from the model and empties `temp/`; other files stay.
-    ///
-    /// # Errors
-    /// Fails if a turn is open or the journal cannot be written.
-    pub async fn reset(&self) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.reset().boxed()).await
-    }
-
     /// Reverts a turn's file changes byte for byte. Files that have changed since then are skipped and reported. A
     /// preview changes nothing.
     ///
@@ -306,40 +310,9 @@ impl SessionHandle {
         self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
-    /// Describes the context window of the model for the next request.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded.
-    pub async fn context(&self) -> Result<ContextView, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.context().boxed()).await
-    }
-
-    /// Lists every tool with the reason why the next turn would offer it or not.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded.
-    pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.tools().boxed()).await
-    }
-
-    /// Undoes the last compaction, so that the replaced items are visible to the model again. Returns the new window,
-    /// and the report on the undone compaction.
-    ///
-    /// # Errors
-    /// Fails if a turn is open, nothing was compacted, or the journal cannot be read or written.
-    pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.undo_compaction().boxed()).await
-    }
-
     /// Returns the turn that was recovered from a crash when the session was loaded.
     pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
         self.ask(Access::ReadOnly, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
-    }
-
-    /// Accepts no more turns and lets the running turn continue until the deadline. Calls waiting for the user stay
-    /// pending.
-    pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.drain(deadline).boxed()).await
     }
 
     /// Unloads the session, unless a turn is open or a file is being written into the session.
