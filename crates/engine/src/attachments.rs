@@ -20,7 +20,10 @@ use agentd_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::{config::Ports, error::EngineError};
+use crate::{
+    config::Ports,
+    error::{EngineError, Result},
+};
 
 /// Maximum size of a text that is quoted in full, in bytes.
 const MAX_QUOTED: usize = 10_000;
@@ -80,7 +83,7 @@ pub(crate) async fn store_upload(
     session: SessionId,
     name: String,
     content: Vec<u8>,
-) -> Result<UploadReceipt, EngineError> {
+) -> Result<UploadReceipt> {
     let prepared = match pictures {
         Some(pictures) => pictures.prepare(&content).await,
         None => Ok(None),

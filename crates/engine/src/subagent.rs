@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::{
     client::{ClientLines, TurnStart},
-    error::EngineError,
+    error::{EngineError, Result},
     grants::LiveGrants,
     links::tools::agents,
     recovery::subagents::{
@@ -145,11 +145,7 @@ impl SessionSubagents {
 
     /// Records the subagent in the journal before starting the subagent, so that a crash between these steps leaves no
     /// unknown session.
-    async fn begin(
-        &self,
-        call: &Invocation<'_>,
-        task: &Task,
-    ) -> Result<Result<RunningSubagent, EngineError>, TurnExit> {
+    async fn begin(&self, call: &Invocation<'_>, task: &Task) -> Result<Result<RunningSubagent>, TurnExit> {
         let context = call.context;
         let target = match task.context_id {
             None => (SessionId::generate(), task.agent.clone(), 0),
@@ -184,7 +180,7 @@ impl SessionSubagents {
         task: &Task,
         subagent: Subagent,
         agent: Option<String>,
-    ) -> Result<RunningSubagent, EngineError> {
+    ) -> Result<RunningSubagent> {
         let registry = self.0.registry()?;
         let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finder.names() });
         let settings =
@@ -260,7 +256,7 @@ async fn leave_for_next_start<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {
 }
 
 /// Returns the agent of an earlier subagent of this session, and the sequence number of its last event.
-async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
+async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64)> {
     let context = call.context;
     let stored = context.ports.store.session(id).await?;
     let is_ours = |parent: &Parent| parent.session == context.ids.session;
@@ -341,7 +337,7 @@ impl<'a> Monitor<'a> {
         session: SessionHandle,
         turn: TurnId,
         work: &SubagentResult,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self> {
         let events = session.subscribe(work.subagent.after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();

@@ -13,7 +13,13 @@ use agentd_core::{
     visible,
 };
 
-use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skill_listings};
+use crate::{
+    attachments,
+    config::Ports,
+    error::{EngineError, Result},
+    front::Engine,
+    instructions::skill_listings,
+};
 
 /// Name that refers to the last used session.
 const LAST_SESSION: &str = "last";
@@ -32,12 +38,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session or the file cannot be written.
-    pub async fn upload(
-        &self,
-        session: SessionId,
-        name: String,
-        content: Vec<u8>,
-    ) -> Result<UploadReceipt, EngineError> {
+    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<UploadReceipt> {
         let handle = self.session(session).await?;
         // The lease keeps the session loaded until the file is stored and announced.
         let _lease = handle.lease().await?;
@@ -59,7 +60,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or tools may not write there.
-    pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
+    pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String> {
         let handle = self.session(session).await?;
         let _lease = handle.lease().await?;
         let tree = self.tree(session).await?;
@@ -75,7 +76,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or its project is gone.
-    pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
+    pub async fn workspace(&self, session: SessionId) -> Result<Workspace> {
         let (_, tree) = self.session(session).await?.tree().await?;
         Ok(Workspace::clone(&tree.workspace))
     }
@@ -84,7 +85,7 @@ impl Engine {
     ///
     /// # Errors
     /// Same as [`Self::workspace`].
-    pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>, EngineError> {
+    pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>> {
         let Ports { workspaces, models, .. } = &*self.shared.ports;
         let Some(skills_port) = workspaces.skills() else { return Ok(Vec::new()) };
         let of = |slot| self.shared.windows.of(models.get(slot).info());
@@ -107,7 +108,7 @@ impl Engine {
     ///
     /// # Errors
     /// Same as [`Self::workspace`].
-    pub async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
+    pub async fn tree(&self, session: SessionId) -> Result<SessionTree> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
         self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)
@@ -124,7 +125,7 @@ impl Engine {
         limit: usize,
         children: bool,
         filter: &SessionFilter,
-    ) -> Result<SessionPage, EngineError> {
+    ) -> Result<SessionPage> {
         let store = &self.shared.ports.store;
         let mut matching = SessionPage { sessions: Vec::new(), next: before };
         // Reads only as many sessions as still fit, so that the next page starts where this one ends.
@@ -153,7 +154,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if no session or more than one matches.
-    pub async fn find_session(&self, name: &str) -> Result<SessionId, EngineError> {
+    pub async fn find_session(&self, name: &str) -> Result<SessionId> {
         let store = &self.shared.ports.store;
         let shown: String = name.chars().take(80).collect();
         if let Some(position) = list_position(name) {

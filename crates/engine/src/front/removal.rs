@@ -21,7 +21,7 @@ use agentd_core::{
 
 use crate::{
     config::Ports,
-    error::EngineError,
+    error::{EngineError, Result},
     front::Engine,
     session::{
         CleanOrder, SessionCleaned,
@@ -45,7 +45,7 @@ impl Engine {
     /// Fails if one of the sessions has work in progress or the journal cannot be changed, in which case nothing is
     /// changed. Also fails if not all files can be removed, in which case the session is gone and the next cleaning
     /// continues.
-    pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
+    pub async fn delete_session(&self, id: SessionId) -> Result<()> {
         self.remove(id, None).await.map(drop)
     }
 
@@ -53,7 +53,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal or the files cannot be read or removed.
-    pub async fn finish_removals(&self) -> Result<(), EngineError> {
+    pub async fn finish_removals(&self) -> Result<()> {
         let left = self.shared.ports.store.files_left().await?;
         if left.is_empty() {
             return Ok(());
@@ -66,7 +66,7 @@ impl Engine {
 
     /// Removes a session with all its data, unless the session is needed or was used after `last_used`. Returns true if
     /// the session was removed.
-    async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+    async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool> {
         // If this future is cancelled, the hold is dropped and the sessions can be found again.
         let hold = Arc::new(());
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
@@ -93,7 +93,7 @@ impl Engine {
         id: SessionId,
         last_used: Option<Timestamp>,
         hold: &Arc<()>,
-    ) -> Result<Option<Vec<SessionId>>, EngineError> {
+    ) -> Result<Option<Vec<SessionId>>> {
         if !self.retire_one(id, last_used, hold).await? {
             return Ok(None);
         }
@@ -107,12 +107,7 @@ impl Engine {
         Ok(Some(family))
     }
 
-    async fn retire_one(
-        &self,
-        id: SessionId,
-        last_used: Option<Timestamp>,
-        hold: &Arc<()>,
-    ) -> Result<bool, EngineError> {
+    async fn retire_one(&self, id: SessionId, last_used: Option<Timestamp>, hold: &Arc<()>) -> Result<bool> {
         let mut retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         for _ in 0..MAX_TRIES {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
@@ -136,7 +131,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or the journal or the files cannot be read or written.
-    pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
+    pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>> {
         if self.registry.live(id).await?.is_some() {
             return Ok(None);
         }
@@ -155,7 +150,7 @@ impl Engine {
     ///
     /// # Errors
     /// Same as [`Self::delete_session`].
-    pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool, EngineError> {
+    pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool> {
         // Most sessions that stay are ruled out without loading them. The actors of the remaining sessions decide.
         let store = &self.shared.ports.store;
         let Some(stored) = store.session(id).await? else { return Ok(false) };
@@ -171,7 +166,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the files cannot be read or removed.
-    pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
+    pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved> {
         if !trial {
             if let Err(error) = self.settle_worktrees().await {
                 tracing::warn!(hint = error.hint(), "could not clean up worktrees: {error}");
@@ -185,7 +180,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the worktrees or the journal cannot be read.
-    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
+    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>> {
         let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for worktree in worktrees.known().await? {
@@ -205,7 +200,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such worktree, or git fails.
-    pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
+    pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff> {
         let worktree = self.worktree(named).await?;
         Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
     }
@@ -215,7 +210,7 @@ impl Engine {
     /// # Errors
     /// Fails with kind `Busy` while a turn is open in the worktree or in the main worktree, and with kind `Conflict` if
     /// files cannot be merged or have changes in the main worktree.
-    pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
+    pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
         let KnownWorktree { name, session, .. } = worktree;
@@ -231,7 +226,7 @@ impl Engine {
     /// # Errors
     /// Fails with kind `Busy` while a turn is open in the worktree, and with kind `Conflict` if the worktree has
     /// unmerged changes, unless `force` is set.
-    pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
+    pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String> {
         let worktree = self.worktree(named).await?;
         let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
         worktrees_port(&self.shared.ports)?.remove(worktree.name.clone(), force).await?;
@@ -243,7 +238,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the worktrees or the journal cannot be read.
-    pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
+    pub async fn settle_worktrees(&self) -> Result<()> {
         let ports = &self.shared.ports;
         let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(()) };
         let all = worktrees.known().await?;
@@ -261,7 +256,7 @@ impl Engine {
     }
 
     /// Finds a worktree by its name, or by a session that works in it.
-    async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
+    async fn worktree(&self, named: &str) -> Result<KnownWorktree> {
         let all = worktrees_port(&self.shared.ports)?.known().await?;
         let unknown = || {
             let message = format!("no such worktree: {named:?}");
@@ -284,7 +279,7 @@ impl Engine {
 
     /// Closes folders, so that no turn can begin in these folders. Fails if a session that can change files in them has
     /// an open or queued turn.
-    async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
+    async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure> {
         // The folders are closed before the check, so that no turn can begin after the check.
         let closed = self.shared.closed.close(folders.clone());
         let sessions_using = sessions_using(&self.shared.ports, &folders).await?;
@@ -304,7 +299,7 @@ impl Engine {
 
 /// Removes the files of hidden sessions and records the removal in the journal. If one removal fails, the others
 /// continue.
-async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
+async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<()> {
     let (mut gone, mut failed) = (Vec::new(), None);
     // Subagents first, because their worktrees may be based on the parent's worktree.
     for id in sessions.into_iter().rev() {

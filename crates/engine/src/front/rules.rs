@@ -24,7 +24,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents, error::EngineError, front::Engine, grants::unknown_grant, links::check_preview_size,
+    agents,
+    error::{EngineError, Result},
+    front::Engine,
+    grants::unknown_grant,
+    links::check_preview_size,
     session::turns::interrupts::denied_edit_error,
 };
 
@@ -36,7 +40,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session or the journal cannot be read.
-    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>, EngineError> {
+    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>> {
         let store = &self.shared.ports.store;
         let mut grants: Vec<ScopedGrant> =
             store.grants().await?.into_iter().map(|grant| ScopedGrant { session_id: None, grant }).collect();
@@ -54,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the rule is invalid, there is no such session, or the audit log or the journal cannot be written.
-    pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<(), EngineError> {
+    pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<()> {
         let rule = rule.trim().to_owned();
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
@@ -82,12 +86,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such grant, or the journal cannot be written.
-    pub async fn revoke_grant(
-        &self,
-        session: Option<SessionId>,
-        rule: String,
-        client: String,
-    ) -> Result<(), EngineError> {
+    pub async fn revoke_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<()> {
         let by = AnsweredBy::Client(client);
         let fact = AuditFact::GrantRevoked { rule: rule.clone(), scope: scope(session), by };
         match session {
@@ -110,7 +109,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such folder, or it cannot be read.
-    pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
+    pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport> {
         let report = self.projects()?.show(project).await?;
         Ok(self.with_agent_problems(report))
     }
@@ -119,12 +118,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the hash differs, there is nothing to trust, or the audit log or the trust cannot be stored.
-    pub async fn trust_project(
-        &self,
-        project: PathBuf,
-        hash: String,
-        client: String,
-    ) -> Result<ProjectReport, EngineError> {
+    pub async fn trust_project(&self, project: PathBuf, hash: String, client: String) -> Result<ProjectReport> {
         let projects = self.projects()?;
         let now = projects.show(project.clone()).await?;
         if !now.hash.is_empty() && now.hash == hash {
@@ -144,7 +138,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the project is not trusted, or the change cannot be stored.
-    pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport, EngineError> {
+    pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport> {
         let report = self.projects()?.distrust(project).await?;
         let project = report.path.display().to_string();
         let fact = AuditFact::ProjectDistrusted { project, by: client_of(&client) };
@@ -153,7 +147,7 @@ impl Engine {
         Ok(self.with_agent_problems(report))
     }
 
-    fn projects(&self) -> Result<&dyn Projects, EngineError> {
+    fn projects(&self) -> Result<&dyn Projects> {
         self.shared.ports.workspaces.projects().ok_or_else(|| {
             EngineError::new(ErrorKind::Configuration, "this daemon does not store trust in projects")
                 .with_hint("start it normally")
@@ -191,7 +185,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or the journal cannot be read.
-    pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
+    pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject> {
         let grants = self.shared.permanent_grants.now();
         let others = Arc::new(self.shared.catalog().owners());
         let unheld = !self.shared.ports.toolbox.can_enforce_read_only().await;
@@ -237,7 +231,7 @@ impl Engine {
     /// # Errors
     /// Fails if no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or
     /// its effect is too large to be shown.
-    pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
+    pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask> {
         let pending_question = self.shared.ports.store.interrupt(id).await?;
         let pending_question = pending_question.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
         let is_plan = pending_question.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
@@ -321,7 +315,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such tool.
-    pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
+    pub fn tool(&self, name: &str) -> Result<ToolSpec> {
         let hint = "list all tools with `agentctl tools`; put a command line after `--`";
         let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::Ports,
-    error::EngineError,
+    error::Result,
     recovery::{Disposition, SubagentStatus, reading, recover},
     state_changes::ROOT,
     turn::{call_record::DelegatedWork, hooks::Subagents},
@@ -33,7 +33,7 @@ pub(crate) async fn subagent_states(
     subagents: &dyn Subagents,
     parent: SessionId,
     events: &[Arc<Event>],
-) -> Result<HashMap<CallId, SubagentStatus>, EngineError> {
+) -> Result<HashMap<CallId, SubagentStatus>> {
     let mut outcomes = HashMap::new();
     for (call_id, subagent) in delegated_calls(events) {
         let child = subagent.session_id;
@@ -65,7 +65,7 @@ fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
 }
 
 /// Returns the denials in subagents whose calls have results. The turn's own journal does not repeat them.
-pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
+pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>> {
     let active_subagents = delegated_calls(events);
     let mut denials = Vec::new();
     for event in events {
@@ -82,11 +82,7 @@ pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<
     Ok(denials)
 }
 
-async fn find_status(
-    ports: &Ports,
-    subagents: &dyn Subagents,
-    subagent: Subagent,
-) -> Result<SubagentStatus, EngineError> {
+async fn find_status(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) -> Result<SubagentStatus> {
     let Some(stored) = ports.store.session(subagent.session_id).await? else { return Ok(not_started_status()) };
     let events = events_after(ports, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
@@ -115,11 +111,7 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
 }
 
 /// Returns the output of a subagent that ended before its call could follow it again.
-pub(crate) async fn ended_output(
-    ports: &Ports,
-    parent: SessionId,
-    subagent: Subagent,
-) -> Result<SubagentOutput, EngineError> {
+pub(crate) async fn ended_output(ports: &Ports, parent: SessionId, subagent: Subagent) -> Result<SubagentOutput> {
     let child = subagent.session_id;
     let events = events_after(ports, child, subagent.after).await?;
     let mut ended = outcome(subagent, &events, false);
@@ -195,7 +187,7 @@ fn not_started_status() -> SubagentStatus {
     SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: DelegatedWork::default() }))
 }
 
-async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
+async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>> {
     let mut events = Vec::new();
     let keep = |event| {
         events.push(event);

@@ -35,7 +35,7 @@ use crate::{
     attachments::Attachment,
     catalog::{MentionedTools, ToolCatalog, ToolFinder, ToolScope},
     config::PolicyInForce,
-    error::EngineError,
+    error::Result,
     mentions::{self, KnownNames, Mentions},
     session::actor::{Actor, Fault, MapSearch},
     turn::{hooks::Reminder, read_rules, route::SlotChoice},
@@ -70,7 +70,7 @@ impl Actor {
     }
 
     /// Loads the agents of the session's project, if the project is trusted.
-    pub(crate) async fn load_project_agents(&mut self) -> Result<(), EngineError> {
+    pub(crate) async fn load_project_agents(&mut self) -> Result<()> {
         if self.state.settings.project.is_none() {
             self.project = ProjectAgents::default();
             return Ok(());
@@ -86,7 +86,7 @@ impl Actor {
 
     /// Determines the surroundings of a turn from this client, if they are unknown. Returns a notice for the model if
     /// the surroundings differ from the instructions.
-    pub(crate) async fn find_project(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
+    pub(crate) async fn find_project(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>> {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
         let client = client.folder().map(Path::to_owned);
@@ -130,7 +130,7 @@ impl Actor {
     }
 
     /// Draws the map for a new turn, unless a map is already visible to its model.
-    pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>, EngineError> {
+    pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>> {
         let max = self.shared.config().map_tokens;
         let window = usize::try_from(self.shared.windows.of(model) / WINDOW_DIVISOR).unwrap_or(usize::MAX);
         let tokens = max.min(window);

@@ -19,7 +19,7 @@ use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     session::actor::{Actor, Fault},
     turn::route::SlotChoice,
 };
@@ -42,7 +42,7 @@ pub(crate) async fn with_folders(
     workspaces: &dyn Workspaces,
     mounts: Mounts,
     added: Vec<AddedFolder>,
-) -> Result<Vec<AddedFolder>, EngineError> {
+) -> Result<Vec<AddedFolder>> {
     if added.is_empty() && mounts.folders.is_empty() {
         return Ok(Vec::new());
     }
@@ -200,7 +200,7 @@ impl Actor {
     }
 
     /// Checks that the model chosen for a slot is still available, because the configuration may have changed.
-    pub(crate) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
+    pub(crate) fn check_model(&self, slot: Slot) -> Result<()> {
         let Some(id) = self.chosen(slot) else { return Ok(()) };
         check(&*self.shared.ports.models, slot, id).map_err(|error| {
             EngineError::new(ErrorKind::Configuration, format!("the model of this session cannot be used: {error}"))
@@ -249,10 +249,7 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Fails if the named model cannot be the model of a session.
-pub(crate) fn with_checked_model(
-    models: &dyn Models,
-    settings: SessionSettings,
-) -> Result<SessionSettings, EngineError> {
+pub(crate) fn with_checked_model(models: &dyn Models, settings: SessionSettings) -> Result<SessionSettings> {
     let Some(id) = settings.model.as_deref() else { return Ok(settings) };
     let slot = settings.slot.unwrap_or_default();
     check(models, slot, id)?;
@@ -260,7 +257,7 @@ pub(crate) fn with_checked_model(
 }
 
 /// Checks that the server of a slot accepts this model ID.
-pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
+pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<()> {
     if !is_model_id(id) {
         let message = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
         return Err(EngineError::invalid(message, "list the available models with `agentctl models --available`"));

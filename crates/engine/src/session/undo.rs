@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     links::UNDO_PATCH,
     recovery::reading,
     session::actor::{Actor, Fault},
@@ -130,12 +130,7 @@ impl Actor {
 
     /// Returns the state file changes made by the call of this result. The journal has one fact per file. Calls that
     /// write run alone, so the turn's facts after the result's start belong to this call.
-    async fn changes_of_state(
-        &self,
-        turn_id: TurnId,
-        first_seq: u64,
-        result: ItemId,
-    ) -> Result<Vec<FileChange>, EngineError> {
+    async fn changes_of_state(&self, turn_id: TurnId, first_seq: u64, result: ItemId) -> Result<Vec<FileChange>> {
         let events = self.turn_events(turn_id, first_seq).await?;
         let is_start = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if item.id == result);
         let since = events.iter().skip_while(|event| !is_start(&event.kind));
@@ -150,7 +145,7 @@ impl Actor {
         Ok(state_changes::changes_without_result(&**store, self.id, reset_seq, &changes).await?)
     }
 
-    async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<(), EngineError> {
+    async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<()> {
         let workspace = self.workspace().await?;
         let mut found = self.shared.ports.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
         found.files.extend(of_state);
@@ -331,7 +326,7 @@ impl Ledger {
     }
 
     /// Returns the last turn, with the combined changes of all turns.
-    fn all(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
+    fn all(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>)> {
         if request.redo || !request.preview {
             let hint = "undo the turns one by one, the last one first";
             return Err(EngineError::invalid("undoing all turns at once can only be previewed", hint));
@@ -348,7 +343,7 @@ impl Ledger {
 
     /// Returns turn number `turn` with the combined changes of this turn and all later turns, or with the changes of
     /// their undos for a redo.
-    fn since(&self, turn: u64, redo: bool) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
+    fn since(&self, turn: u64, redo: bool) -> Result<(&TurnChanges, Vec<FileChange>)> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
             EngineError::not_found(message, "list its turns with `agentctl sessions show`")
@@ -384,7 +379,7 @@ impl Ledger {
     }
 
     /// Selects the turn, and the changes to revert: the turn's own, or those of its undo.
-    fn choose(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
+    fn choose(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>)> {
         let nothing = |message: String| {
             EngineError::not_found(message, "see its turns with agentctl sessions show; choose another with --turn")
         };

@@ -27,7 +27,7 @@ use agentd_core::{
 };
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     front::{
         Engine,
         archives::{self, OpenTurns},
@@ -69,11 +69,7 @@ impl Engine {
     /// # Errors
     /// Fails if the descriptions are inconsistent, one of the sessions already exists, or the journal cannot be
     /// written.
-    pub async fn begin_import(
-        &self,
-        archived: Vec<ArchivedSession>,
-        as_new: bool,
-    ) -> Result<SessionImport, EngineError> {
+    pub async fn begin_import(&self, archived: Vec<ArchivedSession>, as_new: bool) -> Result<SessionImport> {
         check(&archived)?;
         let ids: HashMap<SessionId, SessionId> = archived
             .iter()
@@ -113,7 +109,7 @@ impl Engine {
 }
 
 /// Rejects sessions that do not belong together or exceed limits.
-fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
+fn check(archived: &[ArchivedSession]) -> Result<()> {
     let invalid = |reason: &str| Err(invalid_archive(reason.to_owned()));
     let mut ids = HashSet::new();
     for session in archived {
@@ -162,7 +158,7 @@ impl SessionImport {
         self.ids.get(&id).copied().unwrap_or(id)
     }
 
-    fn journal(&self) -> Result<&dyn JournalImports, EngineError> {
+    fn journal(&self) -> Result<&dyn JournalImports> {
         self.engine.shared.ports.store.imports().ok_or_else(|| {
             EngineError::new(ErrorKind::Configuration, "the journal of this daemon cannot import sessions")
         })
@@ -172,7 +168,7 @@ impl SessionImport {
     ///
     /// # Errors
     /// Fails if the events are out of order or belong to another session, or the journal cannot be written.
-    pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
+    pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<()> {
         let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
         let at =
             at.ok_or_else(|| invalid_archive("it has events of a session that it does not describe".to_owned()))?;
@@ -185,7 +181,7 @@ impl SessionImport {
     }
 
     /// Converts an event to the form in which it is stored here.
-    fn convert(&mut self, at: usize, event: Event) -> Result<Event, EngineError> {
+    fn convert(&mut self, at: usize, event: Event) -> Result<Event> {
         let incoming = &mut self.sessions[at];
         let next = incoming.last_seq + 1;
         if event.session_id != incoming.archived.id || event.seq != next || !event.kind.is_stored() {
@@ -203,7 +199,7 @@ impl SessionImport {
     ///
     /// # Errors
     /// Fails if the file's path leads outside of the tree, its name is in use, or the file cannot be written to disk.
-    pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
+    pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<()> {
         if self.tree.is_none() {
             let transport =
                 self.engine.shared.ports.workspaces.transport().ok_or_else(|| {
@@ -219,7 +215,7 @@ impl SessionImport {
     /// # Errors
     /// Fails if events are missing, or the journal or the files cannot be written. In that case, the whole import is
     /// removed.
-    pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
+    pub async fn finish(mut self) -> Result<ImportReport> {
         let finished = self.try_finish().await;
         match &finished {
             Ok(report) => self.engine.shared.news.publish(SessionNews::Created(report.session_id)),
@@ -228,7 +224,7 @@ impl SessionImport {
         finished
     }
 
-    async fn try_finish(&mut self) -> Result<ImportReport, EngineError> {
+    async fn try_finish(&mut self) -> Result<ImportReport> {
         let mut interrupted = false;
         for at in 0..self.sessions.len() {
             let IncomingSession { archived, last_seq, .. } = &self.sessions[at];
@@ -274,7 +270,7 @@ impl SessionImport {
     }
 
     /// Ends the open turns of a session, and returns true if there were any.
-    async fn end_open_turns(&mut self, at: usize) -> Result<bool, EngineError> {
+    async fn end_open_turns(&mut self, at: usize) -> Result<bool> {
         let (now, session_id) = (self.at, self.new_id(self.sessions[at].archived.id));
         let incoming = &mut self.sessions[at];
         let mut events = Vec::new();

@@ -31,7 +31,11 @@ use agentd_core::{
 };
 use tokio::runtime::Handle;
 
-use crate::{error::EngineError, front::Engine, recovery};
+use crate::{
+    error::{EngineError, Result},
+    front::Engine,
+    recovery,
+};
 
 /// Events read from the journal at a time.
 const PAGE: usize = 500;
@@ -50,7 +54,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or the journal cannot be read.
-    pub async fn export_session(&self, id: SessionId) -> Result<SessionExport, EngineError> {
+    pub async fn export_session(&self, id: SessionId) -> Result<SessionExport> {
         let session = self.session(id).await?;
         let stored = session.show().await?.session;
         // The context of a session cannot be measured if the session's project no longer exists.
@@ -67,7 +71,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the session is gone, or the journal cannot be read.
-    pub async fn exported_events(&self, session: &ArchivedSession, after: u64) -> Result<Vec<Event>, EngineError> {
+    pub async fn exported_events(&self, session: &ArchivedSession, after: u64) -> Result<Vec<Event>> {
         let page = usize::try_from(session.events.saturating_sub(after)).unwrap_or(PAGE).min(PAGE);
         if page == 0 {
             return Ok(Vec::new());
@@ -88,7 +92,7 @@ impl Engine {
         &self,
         id: SessionId,
         take: &mut (dyn FnMut(TreeFile, &mut dyn Read) -> io::Result<()> + Send),
-    ) -> Result<FilesCopied, EngineError> {
+    ) -> Result<FilesCopied> {
         match self.shared.ports.workspaces.transport() {
             Some(transport) => Ok(transport.each_file(id, take)?),
             None => Ok(FilesCopied::default()),
@@ -99,7 +103,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the files cannot be read.
-    pub async fn settle_imports(&self) -> Result<(), EngineError> {
+    pub async fn settle_imports(&self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let settled = tokio::task::spawn_blocking(move || {
             let Some(transport) = shared.ports.workspaces.transport() else { return Ok(()) };

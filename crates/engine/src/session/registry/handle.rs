@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::TurnStart,
-    error::EngineError,
+    error::{EngineError, Result},
     grants::SessionPermissions,
     large_input::UserInput,
     recovery::RecoveredTurn,
@@ -96,7 +96,7 @@ macro_rules! requests {
         $visibility:vis fn $name:ident($($argument:ident: $kind:ty),*) -> $answer:ty, $access:ident;
     )*) => {$(
         $(#[$doc])*
-        $visibility async fn $name(&self, $($argument: $kind),*) -> Result<$answer, EngineError> {
+        $visibility async fn $name(&self, $($argument: $kind),*) -> Result<$answer> {
             self.ask(Access::$access, move |actor| actor.$name($($argument),*).boxed()).await
         }
     )*};
@@ -115,7 +115,7 @@ impl SessionHandle {
     /// # Errors
     /// Fails if the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
     /// written.
-    pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
+    pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn> {
         let start = start.into();
         self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
     }
@@ -205,7 +205,8 @@ impl SessionHandle {
         /// Takes effect with the next turn, including for the session's agents that use the same slot. Returns the new
         /// model.
         ///
-        /// # Errors Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
+        /// # Errors
+        /// Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
         /// cannot be written.
         pub fn set_model(slot: Option<Slot>, model: Option<String>) -> SlotInfo, Changes;
 
@@ -217,7 +218,8 @@ impl SessionHandle {
 
         /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
         ///
-        /// # Errors Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
+        /// # Errors
+        /// Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
         /// written.
         pub fn add_folders(added: Vec<Mount>) -> (), Changes;
 
@@ -261,12 +263,12 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Fails if no such turn is running.
-    pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
+    pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
 
     /// Announces an uploaded file to the model in the next turn.
-    pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
+    pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.change(StateChange::HandedOver { path, picture }).boxed()).await
     }
 
@@ -275,7 +277,7 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Fails if a turn is open, a folder cannot be added, or the journal cannot be written.
-    pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
+    pub async fn configure(&self, settings: SessionSettings) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, false).boxed()).await
     }
 
@@ -283,12 +285,12 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Same as [`Self::configure`].
-    pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<(), EngineError> {
+    pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, true).boxed()).await
     }
 
     /// Removes unused data and records the removal in the history. Returns `None` if the session is in use.
-    pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
+    pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>> {
         self.order(Access::Changes, |actor| {
             async move {
                 let cleaned = actor.clean(order).await;
@@ -305,18 +307,18 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Fails if a turn is open, no such turn changed files, or the files or the journal cannot be written.
-    pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
+    pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport> {
         let access = if request.preview { Access::ReadOnly } else { Access::ChangesFiles };
         self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
     /// Returns the turn that was recovered from a crash when the session was loaded.
-    pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
+    pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>> {
         self.ask(Access::ReadOnly, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
     /// Unloads the session, unless a turn is open or a file is being written into the session.
-    pub(crate) async fn close(&self) -> Result<(), EngineError> {
+    pub(crate) async fn close(&self) -> Result<()> {
         self.order(Access::ReadOnly, |actor| async move { actor.close() }.boxed()).await
     }
 
@@ -325,7 +327,7 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Fails if `last_used` is `None` and work in progress prevents the removal, or if the journal cannot be read.
-    pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+    pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool> {
         let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
         // The user can remove a session whose journal cannot be written. On a full disk, the removal frees space.
         let access = if last_used.is_none() { Access::ReadOnly } else { Access::Changes };
@@ -341,7 +343,7 @@ impl SessionHandle {
     }
 
     /// Prevents the session from being retired or cleaned until the returned lease is dropped.
-    pub(crate) async fn lease(&self) -> Result<Arc<()>, EngineError> {
+    pub(crate) async fn lease(&self) -> Result<Arc<()>> {
         self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
@@ -367,7 +369,7 @@ impl SessionHandle {
         &self,
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> BoxFuture<'a, Result<T, Fault>> + Send + 'static,
-    ) -> Result<T, EngineError> {
+    ) -> Result<T> {
         self.order(access, |actor| async move { (work(actor).await, NextMove::Go) }.boxed()).await
     }
 
@@ -376,7 +378,7 @@ impl SessionHandle {
         &self,
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
-    ) -> Result<T, EngineError> {
+    ) -> Result<T> {
         let unloaded_error = || {
             EngineError::new(ErrorKind::ShuttingDown, "the session was closed during the request")
                 .with_hint("try again")
