@@ -102,11 +102,8 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
     for event in events {
         work.record_event(&event.kind);
     }
-    let is_cut_off = is_open
-        || work
-            .turns
-            .last()
-            .is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
+    let is_cut = |last: &TurnResult| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+    let is_cut_off = is_open || work.turns.last().is_none_or(is_cut);
     if is_cut_off && !work.has_answered() { work.into_interrupted() } else { work.output() }
 }
 
@@ -316,35 +313,30 @@ impl SubagentResult {
         if let (Some(reason_text), None) = (&self.lost, self.stopped) {
             return Some((Tool, format!("the outcome of the subagent is unknown: {reason_text}")));
         }
-        let details = |problem: &str| format!("{problem}; its output so far is in `result`; {CONTINUE_HINT}");
+        let stopped = |code, problem: &str| Some((code, format!("{problem}; {CONTINUE_HINT}")));
+        let unfinished = |problem: &str| stopped(Tool, &format!("{problem}; its output so far is in `result`"));
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {
-                Some((Cancelled, format!("the subagent was cancelled; its changes so far remain; {CONTINUE_HINT}")))
+                stopped(Cancelled, "the subagent was cancelled; its changes so far remain")
             }
             // The subagent could not give more detail, so its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
-            StopReason::MaxSteps => Some((Tool, details("the subagent reached its step limit"))),
-            StopReason::TimeLimit => {
-                Some((Tool, details("the turn's time limit was reached before the subagent ended")))
-            }
-            StopReason::Budget => Some((Tool, details("the turn's token budget was spent before the subagent ended"))),
-            StopReason::Loop => Some((Tool, details("the subagent repeated the same calls with the same results"))),
-            StopReason::NoAnswer => Some((Tool, details("the subagent's model gave no answer"))),
-            StopReason::Cut => Some((Tool, details("the subagent's answer was cut off"))),
-            StopReason::WrongForm => Some((Tool, details("the subagent's answer is in the wrong form"))),
-            StopReason::Filtered => Some((Tool, details("the provider withheld the subagent's answer"))),
-            StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))),
-            StopReason::Denied => {
-                Some((Tool, format!("the subagent asked a question that was not answered; {CONTINUE_HINT}")))
-            }
+            StopReason::MaxSteps => unfinished("the subagent reached its step limit"),
+            StopReason::TimeLimit => unfinished("the turn's time limit was reached before the subagent ended"),
+            StopReason::Budget => unfinished("the turn's token budget was spent before the subagent ended"),
+            StopReason::Loop => unfinished("the subagent repeated the same calls with the same results"),
+            StopReason::NoAnswer => unfinished("the subagent's model gave no answer"),
+            StopReason::Cut => unfinished("the subagent's answer was cut off"),
+            StopReason::WrongForm => unfinished("the subagent's answer is in the wrong form"),
+            StopReason::Filtered => unfinished("the provider withheld the subagent's answer"),
+            StopReason::Interrupted => stopped(UnknownOutcome, INTERRUPTED),
+            StopReason::Denied => stopped(Tool, "the subagent asked a question that was not answered"),
             StopReason::Failed => {
                 let reason_text =
                     self.turns.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
-                Some((
-                    Tool,
-                    format!("the subagent failed: {reason_text}; {CONTINUE_HINT}, or try a different approach"),
-                ))
+                let text = format!("the subagent failed: {reason_text}; {CONTINUE_HINT}, or try a different approach");
+                Some((Tool, text))
             }
         }
     }

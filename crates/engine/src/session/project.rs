@@ -255,13 +255,10 @@ impl Actor {
         // The embedded model does not read descriptions.
         let brief = !model.info().embedded && toolset::is_brief_for(window);
         let active_agent = self.active_agent();
+        let only = self.options.allowed_tools.as_ref();
         ToolScope {
             agent: active_agent.scope(),
-            only: self
-                .options
-                .allowed_tools
-                .as_ref()
-                .map(|names| names.iter().map(|name| self.canonical(name)).collect()),
+            only: only.map(|names| names.iter().map(|name| self.canonical(name)).collect()),
             is_child: active_agent.is_subagent(),
             has_vision,
             for_code: slot == Slot::Code,

@@ -16,6 +16,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
         Err(exit) => exit,
     };
     loop {
+        state.worked = context.control.stopwatch.worked();
         let outcome = match exit {
             TurnExit::Finished(reason) => state.outcome(reason, state.form_error(reason)),
             TurnExit::Failed(error) => state.outcome(StopReason::Failed, Some(error)),
@@ -23,14 +24,8 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
                 state.note_denial(denial.call_id, denial.tool, denial.reason);
                 state.outcome(StopReason::Denied, None)
             }
-            TurnExit::Handoff => {
-                state.worked = context.control.stopwatch.worked();
-                return context.recorder.transfer_turn(state).await;
-            }
-            TurnExit::Unanswered(call) => {
-                state.worked = context.control.stopwatch.worked();
-                return context.recorder.fail_over(state, call).await;
-            }
+            TurnExit::Handoff => return context.recorder.transfer_turn(state).await,
+            TurnExit::Unanswered(call) => return context.recorder.fail_over(state, call).await,
             TurnExit::SessionGone => return,
         };
         match context.recorder.end(outcome).await {

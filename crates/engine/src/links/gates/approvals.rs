@@ -224,11 +224,11 @@ impl GatedCall<'_> {
             return Ok(None);
         }
         let message = format!("{} did not run: its effect is no longer what you were shown", tool.name);
-        let mut text =
-            "it did not run: its effect has changed since the user was asked. Read the files again; if it is still \
-                        needed, call it again, and the user is asked again"
-                .to_owned();
-        text.push_str(&requested_arguments(answered));
+        let mut text = format!(
+            "it did not run: its effect has changed since the user was asked. Read the files again; if it is still needed, \
+    call it again, and the user is asked again{}",
+            requested_arguments(answered)
+        );
         if let Err(output) = current {
             text.push_str(&format!("\nIt would now fail: {}", output.text));
         }
@@ -278,11 +278,9 @@ impl GatedCall<'_> {
         let Self { call, next, followed, .. } = self;
         call.record.entries().passed = true;
         let unreadable_paths = unreadable_files(call);
-        let Some(FollowedLink { arguments, .. }) = followed else {
-            return Ok(withhold(next.run(call).await?, &unreadable_paths));
-        };
-        let followed_call = ToolCall { arguments, ..call.call.clone() };
-        Ok(withhold(next.run(&Invocation { call: &followed_call, ..*call }).await?, &unreadable_paths))
+        let followed_call = followed.map(|link| ToolCall { arguments: link.arguments, ..call.call.clone() });
+        let invocation = Invocation { call: followed_call.as_ref().unwrap_or(call.call), ..*call };
+        Ok(withhold(next.run(&invocation).await?, &unreadable_paths))
     }
 
     /// Returns the preview of the call for the user. For a call that reads through a link, returns the target.

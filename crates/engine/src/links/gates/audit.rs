@@ -40,15 +40,12 @@ impl Link for AuditLogger {
             // If the outcome cannot be stored, the end of the call is unknown. The entry is left open, as after a
             // crash.
             if let Some(end) = call_end(call, &outcome) {
+                let context = call.context;
                 if !call.record.entries().logged {
                     let (allowed, by) = unlogged_decision(call, &outcome);
-                    call.context
-                        .ports
-                        .audit
-                        .note(call.context.audit_entry(call.call, decision_of(call, allowed, by)))
-                        .await;
+                    context.ports.audit.note(context.audit_entry(call.call, decision_of(call, allowed, by))).await;
                 }
-                call.context.ports.audit.note(call.context.audit_entry(call.call, AuditFact::CallEnded(end))).await;
+                context.ports.audit.note(context.audit_entry(call.call, AuditFact::CallEnded(end))).await;
             }
             outcome
         }

@@ -82,12 +82,8 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         Answer::Reject { .. } => match answered.user_text() {
             // The text is handled like any input added to the turn.
             Some(text) => {
-                context
-                    .append_notice(
-                        state,
-                        ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None },
-                    )
-                    .await
+                let body = ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None };
+                context.append_notice(state, body).await
             }
             None => Err(TurnExit::Denied(denied("the plan was rejected"))),
         },

@@ -82,15 +82,13 @@ impl Link for Compaction {
             return next.run(call);
         }
         let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
-        let output = match serde_json::from_str::<Arguments>(arguments) {
-            Ok(Arguments { strategy }) => match refusal(call) {
-                None => {
-                    call.record.entries().effects.compact = Some(strategy);
-                    ToolOutput::ok("the older part of the history is compacted before your next message")
-                }
-                Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),
-            },
-            Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
+        let output = match (serde_json::from_str::<Arguments>(arguments), refusal(call)) {
+            (Ok(Arguments { strategy }), None) => {
+                call.record.entries().effects.compact = Some(strategy);
+                ToolOutput::ok("the older part of the history is compacted before your next message")
+            }
+            (Ok(_), Some(why)) => ToolOutput::ok(format!("nothing is compacted: {why}")),
+            (Err(error), _) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
         };
         done(output)
     }

@@ -129,10 +129,11 @@ async fn compact(
         CompactionStrategy::Auto => CompactionStrategy::Compact,
         strategy => strategy,
     };
+    let wanted = CompactionRequest { strategy, ..wanted };
     let mut report = CompactionReport {
         messages_after: count(plan::count(&rest) + 1),
         pinned: user_messages.messages,
-        ..initial_report(context, state, wanted.cause, strategy)
+        ..initial_report(context, state, wanted)
     };
     if user_messages.left_out > 0 {
         let reason = "of your messages are no longer kept verbatim: in total they are too long";
@@ -141,7 +142,7 @@ async fn compact(
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
         let earlier = before.map(|compaction| compaction.summary.as_str());
-        match ask(context, state, (wanted.cause, strategy), earlier, &replaced).await? {
+        match ask(context, state, wanted, earlier, &replaced).await? {
             Ok((text, model)) => {
                 report.model = Some(model);
                 written = Some(text);
@@ -179,12 +180,8 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
 }
 
 /// Returns the report on a history before the compaction.
-fn initial_report(
-    context: &TurnContext,
-    state: &TurnState,
-    cause: CompactionCause,
-    strategy: CompactionStrategy,
-) -> CompactionReport {
+fn initial_report(context: &TurnContext, state: &TurnState, wanted: CompactionRequest) -> CompactionReport {
+    let CompactionRequest { cause, strategy } = wanted;
     let messages = count(plan::count(&state.history));
     let expected = request::expected(context, state, context.next_model(state));
     CompactionReport {
@@ -245,7 +242,8 @@ pub(super) async fn offload(
     let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);
     let Some(chosen) = offload::results(&state.history, context.ids.turn, needed) else { return Ok(false) };
     let Some(offloaded) = store_results(context, &chosen).await else { return Ok(false) };
-    let mut report = initial_report(context, state, cause, CompactionStrategy::Offload);
+    let strategy = CompactionStrategy::Offload;
+    let mut report = initial_report(context, state, CompactionRequest { cause, strategy });
     report.offloaded = count(offloaded.len());
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let mut after = state.history.clone();
@@ -289,7 +287,7 @@ type WrittenSummary = Result<(String, String), ModelError>;
 pub(super) async fn ask(
     context: &TurnContext,
     state: &mut TurnState,
-    (cause, strategy): (CompactionCause, CompactionStrategy),
+    CompactionRequest { cause, strategy }: CompactionRequest,
     earlier: Option<&str>,
     replaced: &[Arc<Item>],
 ) -> Result<WrittenSummary, TurnExit> {
