@@ -23,7 +23,7 @@ use agentd_core::{
     ports::{ClientFileAccess, ClientFiles},
     turn::StartTurn,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use jsonschema::Validator;
 use serde_json::Value;
 use tokio::{
@@ -306,13 +306,12 @@ impl ClientFiles for FileLines {
     }
 
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>> {
-        async move {
+        Box::pin(async move {
             match self.last() {
                 Some(line) => line.ask(path, action).await,
                 None => Err(NoAnswer::Gone),
             }
-        }
-        .boxed()
+        })
     }
 }
 

@@ -43,7 +43,7 @@ use crate::{
     grants::LiveGrants,
     mentions::Mentions,
     turn::{
-        TurnExit, TurnState,
+        Flow, TurnExit, TurnState,
         answering::{self, AnswerMode},
         hooks::{Chain, Subagents},
         recorder::{CallAnswers, Recorder, ResolvedInterrupt},
@@ -192,7 +192,7 @@ pub(crate) struct Limits {
 impl TurnContext {
     /// Creates the session's folders if they are missing. This is done lazily before the first tool runs, so that a
     /// turn without tools does not wait for the disk. Without the folders, no tool may run.
-    pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
+    pub(crate) async fn make_folders(&self) -> Flow {
         let TurnFiles { workspace, session, folders_created, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
         let creation = folders_created.get_or_try_init(open).await;
@@ -236,7 +236,7 @@ impl TurnContext {
     }
 
     /// Waits for the future, or fails when the turn is cancelled. The future is cancelled by dropping it.
-    pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, TurnExit> {
+    pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Flow<T> {
         tokio::select! {
             biased;
             () = self.control.cancel.cancelled() => Err(TurnExit::Finished(StopReason::Cancelled)),
@@ -252,11 +252,7 @@ impl TurnContext {
     }
 
     /// Waits for model output until working time `latest`, or fails when this time is reached or the turn is cancelled.
-    pub(crate) async fn or_deadline<T>(
-        &self,
-        latest: Option<Duration>,
-        future: impl Future<Output = T>,
-    ) -> Result<T, TurnExit> {
+    pub(crate) async fn or_deadline<T>(&self, latest: Option<Duration>, future: impl Future<Output = T>) -> Flow<T> {
         tokio::select! {
             biased;
             output = self.or_cancelled(future) => output,
@@ -275,13 +271,13 @@ impl TurnContext {
     }
 
     /// Appends a notice for the model to the history.
-    pub(crate) async fn append_notice(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
+    pub(crate) async fn append_notice(&self, state: &mut TurnState, notice: ItemBody) -> Flow {
         state.note(self.recorder.whole(notice, None).await?);
         Ok(())
     }
 
     /// Asks the user and waits for the answer or the turn's cancellation. The wait does not count as working time.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Flow<ResolvedInterrupt> {
         let waiting = self.control.stopwatch.pause();
         let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
         drop(waiting);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::turn::StopReason;
 
 use super::{
-    TurnContext, TurnExit, TurnState, dispatch, sample,
+    Flow, TurnContext, TurnExit, TurnState, dispatch, sample,
     step::{self, Step},
 };
 
@@ -47,7 +47,7 @@ async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool
     ended.map_or_else(|exit| exit, TurnExit::Finished)
 }
 
-async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool) -> Result<StopReason, TurnExit> {
+async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool) -> Flow<StopReason> {
     loop {
         // Before the first step, the input already contains everything that was added. Asking the session would only
         // wait until the turn's start is stored, so the model is called at once. Messages sent in the meantime are

@@ -348,6 +348,9 @@ impl TurnState {
     }
 }
 
+/// Result of a part of a turn's work. An error ends the turn's steps.
+pub(crate) type Flow<T = ()> = Result<T, TurnExit>;
+
 /// Reason why a turn's steps end.
 #[derive(Debug)]
 pub(crate) enum TurnExit {

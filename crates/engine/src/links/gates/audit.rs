@@ -18,11 +18,10 @@ use agentd_core::{
     undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
 use agentd_policy::is_shallow;
-use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use crate::turn::{
-    TurnExit,
+    Flow, TurnExit,
     call_record::CallRecord,
     hooks::{Hook, Invocation, Link, Next},
 };
@@ -35,7 +34,7 @@ pub(crate) struct AuditGate;
 
 impl Link for AuditLogger {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let outcome = next.run(call).await;
             // If the outcome cannot be stored, the end of the call is unknown. The entry is left open, as after a
             // crash.
@@ -48,14 +47,13 @@ impl Link for AuditLogger {
                 context.ports.audit.note(context.audit_entry(call.call, AuditFact::CallEnded(end))).await;
             }
             outcome
-        }
-        .boxed()
+        })
     }
 }
 
 impl Link for AuditGate {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let audit = &call.context.ports.audit;
             let is_own = call.context.tools.chain.own(&call.call.name).is_some();
             if is_own && (is_read_only(call) || call.context.is_in_flight(call.call)) {
@@ -70,8 +68,7 @@ impl Link for AuditGate {
             }
             call.record.entries().logged = true;
             next.run(call).await
-        }
-        .boxed()
+        })
     }
 }
 
@@ -81,7 +78,7 @@ fn is_read_only(call: &Invocation<'_>) -> bool {
 }
 
 /// Rejects a call because the log cannot be written, and warns the user.
-async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
+async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Flow<ToolOutput> {
     call.record.entries().log_failed = true;
     call.record.entries().blocked = true;
     let tool = &call.call.name;
@@ -187,7 +184,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 }
 
 /// Returns the decision on a call that did not reach the gate or that the gate blocked.
-fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
+fn unlogged_decision(call: &Invocation<'_>, outcome: &Flow<ToolOutput>) -> (bool, DecidedBy) {
     if call.record.entries().blocked {
         return (false, DecidedBy::Daemon);
     }
@@ -206,7 +203,7 @@ fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExi
     (false, by)
 }
 
-fn call_end(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Option<CallEnd> {
+fn call_end(call: &Invocation<'_>, outcome: &Flow<ToolOutput>) -> Option<CallEnd> {
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
@@ -248,11 +245,7 @@ const MAX_NAMES: usize = 5;
 const GUARDED_RULE: &str = "a guarded name, written by a command that no user reviewed";
 
 /// Asks about the reverted files, applies the answer, and appends the outcome to the output.
-pub(crate) async fn settle_reverted(
-    call: &Invocation<'_>,
-    reverted: FilesReverted,
-    output: &mut ToolOutput,
-) -> Result<(), TurnExit> {
+pub(crate) async fn settle_reverted(call: &Invocation<'_>, reverted: FilesReverted, output: &mut ToolOutput) -> Flow {
     let context = call.context;
     let not_reverted =
         reverted.files.iter().filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed));
@@ -314,11 +307,7 @@ pub(crate) async fn report_interrupted(call: &Invocation<'_>, reverted: &FilesRe
 }
 
 /// Reports that the check after a command failed, so guarded files may remain.
-pub(crate) async fn report_unchecked(
-    call: &Invocation<'_>,
-    reason: &str,
-    output: &mut ToolOutput,
-) -> Result<(), TurnExit> {
+pub(crate) async fn report_unchecked(call: &Invocation<'_>, reason: &str, output: &mut ToolOutput) -> Flow {
     let message = "the command may have left files that other programs run or load: its changes could not be checked";
     deny(call, format!("{message}: {reason}"), output).await
 }
@@ -406,7 +395,7 @@ async fn preview(call: &Invocation<'_>, changes: &[FileChange]) -> Result<String
 }
 
 /// Reports a denial to the model, to the user and in the result of the turn.
-async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Result<(), TurnExit> {
+async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Flow {
     output.text.push_str(&format!("\n[{reason}]"));
     let is_fatal = call.context.rules.answering.now() == OnInterrupt::Fail;
     let denial = Denial { call_id: call.call.call_id.clone(), tool: call.call.name.clone(), reason: reason.clone() };

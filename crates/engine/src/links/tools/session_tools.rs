@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use crate::{
     attachments,
     turn::{
-        TurnContext, TurnExit, TurnState, dispatch,
+        Flow, TurnContext, TurnExit, TurnState, dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview, Reminder, done},
         request::reminder_or_over,
     },
@@ -229,7 +229,7 @@ impl Link for Questions {
     }
 }
 
-async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn answer(call: &Invocation<'_>) -> Flow<ToolOutput> {
     let arguments = match arguments(call) {
         Ok(arguments) => arguments,
         Err(output) => return Ok(output),
@@ -287,7 +287,7 @@ fn choices_problem(choices: &[String]) -> Option<String> {
     Some(format!("choice {} repeats an earlier one; each must be different", at + 1))
 }
 
-async fn ask_user(call: &Invocation<'_>, arguments: QuestionArguments) -> Result<ToolOutput, TurnExit> {
+async fn ask_user(call: &Invocation<'_>, arguments: QuestionArguments) -> Flow<ToolOutput> {
     let QuestionArguments { question, context, default, required, choices } = arguments;
     let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
@@ -344,7 +344,7 @@ fn client_tool_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
 
 /// Sends the call to the client. The call's start is in the journal before the client receives the call, so that a
 /// crash can be reported truthfully.
-async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
+async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Flow<ToolOutput> {
     let Invocation { context, call, record, .. } = invocation;
     let Some(tools) = &context.tools.client_tools else {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, CLIENT_GONE));

@@ -28,7 +28,7 @@ use serde_json::json;
 use crate::{
     large_input::{self, InputBudget, UserInput},
     links::results::READ_FILE,
-    turn::{TurnContext, TurnExit, TurnState},
+    turn::{Flow, TurnContext, TurnState},
 };
 
 /// Maximum number of files that are read again.
@@ -40,11 +40,7 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// Shows the current contents of files that were used in the replaced part. Files that are too long are skipped,
 /// because the summary names them.
-pub(super) async fn append_contents(
-    context: &TurnContext,
-    state: &mut TurnState,
-    replaced: &[Arc<Item>],
-) -> Result<(), TurnExit> {
+pub(super) async fn append_contents(context: &TurnContext, state: &mut TurnState, replaced: &[Arc<Item>]) -> Flow {
     // Files that tools may not read are also not read here.
     if context.tool(READ_FILE).is_none() || context.models.model.info().embedded {
         return Ok(());
@@ -168,7 +164,7 @@ pub(crate) async fn inputs(
     before: Option<&Compaction>,
     replaced: &[Arc<Item>],
     window: u64,
-) -> Result<Option<String>, TurnExit> {
+) -> Flow<Option<String>> {
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // The turn began before the earlier compaction, so the earlier summary contains the inputs.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
@@ -203,7 +199,7 @@ pub(crate) async fn inputs(
 }
 
 /// Shortens an input to the available space, and stores it in a file if it does not fit.
-async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputBudget) -> Result<String, TurnExit> {
+async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputBudget) -> Flow<String> {
     if input.stored.is_some() || estimate(&input.text) <= budget.whole {
         // A stored input ends with the path of its file, and the end is preserved.
         return Ok(shortened(&input.text, budget.whole));

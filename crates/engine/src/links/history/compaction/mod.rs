@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::turn::{
-    Phase, TurnContext, TurnExit, TurnState,
+    Flow, Phase, TurnContext, TurnState,
     hooks::{Hook, Invocation, Link, Next, Reminder, done},
     request,
 };
@@ -153,7 +153,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     Some(wanted)
 }
 
-async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Result<(), TurnExit> {
+async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Flow {
     let is_automatic = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
     let was_undone = is_automatic && state.visible_at_undo > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);

@@ -28,15 +28,11 @@ use agentd_core::{
 
 use crate::{
     links::history::compaction::files,
-    turn::{Phase, TurnContext, TurnExit, TurnState, request, sample, stopwatch::CallStream},
+    turn::{Flow, Phase, TurnContext, TurnState, request, sample, stopwatch::CallStream},
 };
 
 /// Compacts the history, if a part can be replaced, and returns a sentence about the outcome.
-pub(crate) async fn run(
-    context: &TurnContext,
-    state: &mut TurnState,
-    wanted: CompactionRequest,
-) -> Result<String, TurnExit> {
+pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Flow<String> {
     let budget = budget(context, state);
     let plan = match make_plan(&state.history, wanted.cause, budget) {
         Ok(plan) => plan,
@@ -102,7 +98,7 @@ async fn compact(
     plan: Plan,
     wanted: CompactionRequest,
     budget: plan::HistoryBudget,
-) -> Result<Compaction, TurnExit> {
+) -> Flow<Compaction> {
     let (replaced, rest) = state.history.split_at(plan.split);
     let (replaced, rest): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), rest.to_vec());
     let before = last_compaction(&replaced);
@@ -225,11 +221,7 @@ fn sentence(report: &CompactionReport) -> String {
 }
 
 /// Moves results to files if this frees enough space. Returns true if results were moved.
-pub(super) async fn offload(
-    context: &TurnContext,
-    state: &mut TurnState,
-    cause: CompactionCause,
-) -> Result<bool, TurnExit> {
+pub(super) async fn offload(context: &TurnContext, state: &mut TurnState, cause: CompactionCause) -> Flow<bool> {
     let model = context.next_model(state);
     let expected = request::expected(context, state, model).max(1);
     let mut needed = to_offload(expected, context.next_window(state));
@@ -290,7 +282,7 @@ pub(super) async fn ask(
     CompactionRequest { cause, strategy }: CompactionRequest,
     earlier: Option<&str>,
     replaced: &[Arc<Item>],
-) -> Result<WrittenSummary, TurnExit> {
+) -> Flow<WrittenSummary> {
     let (slot, model) = match &context.models.summary {
         Some((slot, model)) => (*slot, model),
         None => (context.models.slot, &context.models.model),
@@ -352,7 +344,7 @@ async fn summarise(
     (slot, model): (Slot, &dyn Model),
     request: ModelRequest,
     prompt: Option<PromptReport>,
-) -> Result<WrittenSummary, TurnExit> {
+) -> Flow<WrittenSummary> {
     let info = model.info();
     let tap = context.tap(state.steps, ExchangePurpose::Summary);
     let mut chunks = CallStream::open(model, ModelRequest { tap, ..request });
