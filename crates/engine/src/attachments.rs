@@ -212,13 +212,11 @@ fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> Stri
         let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
         let cut =
             if left_out > 0 { format!("\n[{left_out} more bytes do not fit in the window]") } else { String::new() };
-        let (kind, lines) = match file.selected {
-            Some(SelectedLines(Some(LineRange { first, last }))) if first == last => {
-                ("Selection", format!(", line {first}"))
-            }
-            Some(SelectedLines(Some(LineRange { first, last }))) => ("Selection", format!(", lines {first} to {last}")),
-            Some(SelectedLines(None)) => ("Selection", String::new()),
-            None => ("File", String::new()),
+        let kind = if file.selected.is_some() { "Selection" } else { "File" };
+        let lines = match file.selected {
+            Some(SelectedLines(Some(LineRange { first, last }))) if first == last => format!(", line {first}"),
+            Some(SelectedLines(Some(LineRange { first, last }))) => format!(", lines {first} to {last}"),
+            _ => String::new(),
         };
         let (frame, text) = (path::quoted(&file.name()), harmless(text));
         return format!("[{kind}: {path}{lines}]\n<file name=\"{frame}\">\n{}\n</file>{cut}", text.trim_end());

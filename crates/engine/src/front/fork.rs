@@ -104,7 +104,7 @@ impl Engine {
         let made = async {
             let files = ports.workspaces.copy(files_of, id, history).await?;
             let earlier = match wishes.earlier_files {
-                true => Some(revert_files(ports, from, id, fork_point.through, fork_point.turn).await?),
+                true => Some(revert_files(ports, from, id, fork_point).await?),
                 false => None,
             };
             let mut changes =
@@ -239,22 +239,13 @@ const SHARED_FOLDERS: [&str; 2] = ["/project/", "/folders/"];
 const MAX_LISTED: usize = 100;
 
 /// Reverts a fork's files to their state at event `through`, the end of turn `turn`.
-async fn revert_files(
-    ports: &Ports,
-    from: SessionId,
-    fork: SessionId,
-    through: u64,
-    turn: u64,
-) -> Result<EarlierFiles> {
-    let changes = changes_after(&*ports.store, from, through).await?;
-    let folder = format!("outputs/at-turn-{turn}");
+async fn revert_files(ports: &Ports, from: SessionId, fork: SessionId, point: ForkPoint) -> Result<EarlierFiles> {
+    let changes = changes_after(&*ports.store, from, point.through).await?;
+    let folder = format!("outputs/at-turn-{}", point.turn);
     let (own, shared): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| starts_with(change, &COPIED_FOLDERS));
     let own: Vec<FileChange> = own.into_iter().map(with_copied_modes).collect();
-    let shared: Vec<FileChange> = shared
-        .iter()
-        .filter(|change| starts_with(change, &SHARED_FOLDERS))
-        .filter_map(|change| earlier_copy(change, &folder))
-        .collect();
+    let shared = shared.iter().filter(|change| starts_with(change, &SHARED_FOLDERS));
+    let shared: Vec<FileChange> = shared.filter_map(|change| earlier_copy(change, &folder)).collect();
     let mut earlier = EarlierFiles::default();
     if own.is_empty() && shared.is_empty() {
         return Ok(earlier);

@@ -267,11 +267,8 @@ impl Engine {
         let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
         let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
         let preview = shown.and_then(check_preview_size).map_err(|output| {
-            EngineError::new(
-                ErrorKind::InvalidInput,
-                format!("the call would fail with these arguments: {}", output.text),
-            )
-            .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
+            let hint = "the question is still pending: edit it differently, approve it unchanged, or reject it";
+            EngineError::invalid(format!("the call would fail with these arguments: {}", output.text), hint)
         })?;
         Ok(Ask::Approval {
             tool,

@@ -139,7 +139,13 @@ pub(crate) async fn prepare_for_parent(
     mut output: ToolOutput,
 ) -> ToolOutput {
     let Some(SessionWorktree { name, branch, .. }) = own_worktree(ports, subagent, parent).await else {
-        output.files = adopt_changes(ports, subagent, parent, output.files).await;
+        // The changes can then be reverted with the parent's turn.
+        let changes = std::mem::take(&mut output.files);
+        let adopted = ports.snapshots.adopt(subagent, parent, changes.clone()).await;
+        output.files = adopted.unwrap_or_else(|error| {
+            tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
+            changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
+        });
         return output;
     };
     let note = format!(
@@ -163,19 +169,6 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
         output.text = Value::Object(details).to_string();
     }
     output
-}
-
-/// Copies the changes of a subagent to its parent, so that the changes can be reverted with the parent's turn.
-async fn adopt_changes(
-    ports: &Ports,
-    subagent: SessionId,
-    parent: SessionId,
-    changes: Vec<FileChange>,
-) -> Vec<FileChange> {
-    ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
-        tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
-        changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
-    })
 }
 
 fn not_started_status() -> SubagentStatus {

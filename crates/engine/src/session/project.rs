@@ -11,6 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use agentd_context::{
     system::{moved, starts_at, surroundings},
+    text::typed_part,
     toolset,
 };
 use agentd_core::{
@@ -279,7 +280,7 @@ impl Actor {
             return self.last_mentions(&self.state.visible_history(), slot, pictures).await;
         };
         let files: Vec<String> = attached.iter().map(|file| file.path.clone()).collect();
-        let text = mentions::typed_part(text, start.typed_bytes);
+        let text = typed_part(text, start.typed_bytes);
         self.resolve_mentions(text, &files, slot, pictures).await
     }
 

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agentd_context::text::typed_part;
 use agentd_core::{
     event::EventKind,
     exchange::{ExchangePurpose, ExchangeSource},
@@ -17,7 +18,6 @@ use tokio::time::timeout;
 use crate::{
     attachments::{self, Attachment},
     intent,
-    mentions::typed_part,
     session::actor::{Actor, Fault},
     turn::{
         Phase, TurnState,

@@ -116,8 +116,8 @@ impl Actor {
         if self.open.is_none() {
             return Ok(());
         }
-        Err(EngineError::new(ErrorKind::Busy, format!("{subject} cannot be changed while a turn is open"))
-            .with_hint("wait for the turn to end, answer its question, or cancel it; then retry")
+        let message = format!("{subject} cannot be changed while a turn is open");
+        Err(EngineError::busy(message, "wait for the turn to end, answer its question, or cancel it; then retry")
             .into())
     }
 

@@ -22,13 +22,14 @@ use agentd_core::{
     item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{ArtifactDir, Model, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
+    ports::{ArtifactDir, Model, Person, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
-    turn::{StopReason, TurnOptions},
+    turn::{OnInterrupt, StopReason, TurnOptions},
 };
 use agentd_policy::{CallContext, Policy, read_tool, roots};
+use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
@@ -44,7 +45,7 @@ use crate::{
     mentions::Mentions,
     turn::{
         Flow, TurnExit, TurnState,
-        answering::{self, AnswerMode},
+        answering::{AnswerMode, OpenQuestion},
         hooks::{Chain, Subagents},
         recorder::{CallAnswers, Recorder, ResolvedInterrupt},
         state::Phase,
@@ -365,6 +366,29 @@ impl TurnContext {
         }
     }
 
+    /// Returns the handle through which a call may ask the user. The handle gives no answer if the turn runs unattended
+    /// or was cancelled. The waiting time does not count as work of the turn.
+    fn person(&self, call_id: &CallId) -> Person {
+        if self.rules.answering.now() != OnInterrupt::Wait {
+            return Person::default();
+        }
+        let (call_id, recorder, cancel) = (call_id.clone(), self.recorder.clone(), self.control.calls.clone());
+        let stopwatch = Arc::clone(&self.control.stopwatch);
+        Person::new(move |ask| {
+            let (call_id, recorder, cancel) = (call_id.clone(), recorder.clone(), cancel.clone());
+            let stopwatch = Arc::clone(&stopwatch);
+            async move {
+                let waiting = stopwatch.pause();
+                let mut asked = OpenQuestion { recorder: &recorder, call_id: &call_id, answered: false };
+                let answered = cancel.run_until_cancelled(recorder.ask(call_id.clone(), ask)).await;
+                asked.answered = answered.is_some();
+                drop((asked, waiting));
+                answered?.ok().map(|answered| answered.answer)
+            }
+            .boxed()
+        })
+    }
+
     /// Returns the environment in which one call of this turn runs.
     pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
         ToolContext {
@@ -377,13 +401,7 @@ impl TurnContext {
             reading: self.read_rules(call),
             environment: Arc::clone(&self.control.environment),
             progress: Default::default(),
-            person: answering::person_for(
-                call.call_id.clone(),
-                self.recorder.clone(),
-                Arc::clone(&self.control.stopwatch),
-                self.rules.answering.now(),
-                self.control.calls.clone(),
-            ),
+            person: self.person(&call.call_id),
             // Only a running call may ask the model.
             sampler: Default::default(),
             stands_for: self.tools.finder.tools().stands_for(&call.name).cloned(),

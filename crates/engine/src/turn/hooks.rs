@@ -9,7 +9,7 @@ use agentd_core::{
     interrupt::Ask,
     item::{ItemBody, NoticeTopic},
     tool::{ToolCall, ToolOutput, ToolSpec},
-    turn::StopReason,
+    turn::{Denial, StopReason},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
@@ -140,6 +140,11 @@ impl Invocation<'_> {
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
+    }
+
+    /// Returns the denial of the call, under the name of a tool.
+    pub(crate) fn denial(&self, tool: &str, reason: impl Into<String>) -> Denial {
+        Denial { call_id: self.call.call_id.clone(), tool: tool.to_owned(), reason: reason.into() }
     }
 
     /// Asks the user about the call and waits for the answer, the turn's cancellation or the end of its time.

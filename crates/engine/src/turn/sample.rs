@@ -136,7 +136,7 @@ pub(crate) async fn ask(
     let usage = cost.counted;
     let remarks = std::mem::take(&mut answer.remarks);
     if answer.without_tools {
-        sent = state.meter.correct_for_omitted_tools(sent, &context.models.calibration, &model.info().id);
+        sent = state.meter.without_tools(sent, &context.models.calibration, &model.info().id);
     }
     state.answer_tokens = usage.completion_tokens;
     // The embedded model reads only parts of a request and rephrases them.
@@ -227,10 +227,8 @@ async fn compact_or_fail(context: &TurnContext, state: &mut TurnState, model: &d
 /// `refused` tokens.
 pub(crate) async fn learn(context: &TurnContext, model: &dyn Model, refused: u64, error: &ModelError) -> Flow {
     let info = model.info();
-    let Some(reported) = error.window().filter(|reported| context.models.windows.learn(info, refused, *reported))
-    else {
-        return Ok(());
-    };
+    let is_news = |reported: &u64| context.models.windows.learn(info, refused, *reported);
+    let Some(reported) = error.window().filter(is_news) else { return Ok(()) };
     let message = format!(
         "the window of {} has {reported} tokens according to its server, not {}; using the server's value. To override \
          it, set context_window in models.yaml",

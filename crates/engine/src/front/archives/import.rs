@@ -71,10 +71,8 @@ impl Engine {
     /// written.
     pub async fn begin_import(&self, archived: Vec<ArchivedSession>, as_new: bool) -> Result<SessionImport> {
         check(&archived)?;
-        let ids: HashMap<SessionId, SessionId> = archived
-            .iter()
-            .map(|session| (session.id, if as_new { SessionId::generate() } else { session.id }))
-            .collect();
+        let new_id = |id: SessionId| if as_new { SessionId::generate() } else { id };
+        let ids: HashMap<_, _> = archived.iter().map(|session| (session.id, new_id(session.id))).collect();
         let store = &self.shared.ports.store;
         for id in ids.values() {
             if store.session(*id).await?.is_some() {
@@ -237,7 +235,15 @@ impl SessionImport {
             Some(tree) => tree.sync()?,
             None => FilesCopied::default(),
         };
-        let drafts = self.sessions.iter().map(|incoming| self.draft(incoming)).collect();
+        let draft = |incoming: &IncomingSession| SessionDraft {
+            draft: incoming.draft,
+            id: self.new_id(incoming.archived.id),
+            created_at: incoming.archived.created_at,
+            at: self.at,
+            settings: self.settings(incoming),
+            counts_usage: self.counts_usage,
+        };
+        let drafts = self.sessions.iter().map(draft).collect();
         // The import fails if it cannot be recorded in the audit log.
         let (session_id, events) = (self.id(), self.sessions.iter().map(|incoming| incoming.last_seq).sum());
         // ID in the archive, if the session gets a new one.
@@ -286,18 +292,6 @@ impl SessionImport {
         let draft = incoming.draft;
         self.journal()?.add(draft, events).await?;
         Ok(true)
-    }
-
-    fn draft(&self, incoming: &IncomingSession) -> SessionDraft {
-        let IncomingSession { draft, archived, .. } = incoming;
-        SessionDraft {
-            draft: *draft,
-            id: self.new_id(archived.id),
-            created_at: archived.created_at,
-            at: self.at,
-            settings: self.settings(incoming),
-            counts_usage: self.counts_usage,
-        }
     }
 
     /// Returns the settings of an imported session, which allow no more than those of a new session and contain no

@@ -7,12 +7,13 @@
 use agentd_core::{
     audit::DecidedBy,
     catalogue::ForeignTool,
+    client_tool::CLIENT_TOOL_PREFIX,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSAL_PREFIX},
     policy::{Explanation, Layer, Verdict},
     ports::SkillPackages,
     session::SessionMode,
     tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
-    turn::{Denial, OnInterrupt},
+    turn::OnInterrupt,
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
 use serde_json::{Value, json};
@@ -61,11 +62,7 @@ impl Link for Approvals {
                     gated.apply_decision(answered.clone()).await
                 }
                 (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask for approval: {reason}"))),
-                (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
-                    call_id: call.call.call_id.clone(),
-                    tool: tool.name.clone(),
-                    reason: reason.to_owned(),
-                })),
+                (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(call.denial(&tool.name, reason))),
                 (Decision::Ask, _) => gated.ask(judgement).await,
             }
         })
@@ -356,7 +353,7 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Flow<ToolOutput> {
         granted_by: Vec::new(),
         leads_to: None,
     });
-    if session_tools::is_client_tool_name(name) {
+    if name.starts_with(CLIENT_TOOL_PREFIX) {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::CLIENT_GONE));
     }
     // The toolbox has the best error message for a tool that it lacks. For a tool that only the turn lacks, the toolbox

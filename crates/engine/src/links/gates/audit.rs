@@ -14,7 +14,7 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Risk, Verdict},
     tool::{Effect, FileChange, FileKind, ToolCall, ToolErrorCode, ToolOutput},
-    turn::{Denial, OnInterrupt, StopReason},
+    turn::{OnInterrupt, StopReason},
     undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
 use agentd_policy::is_shallow;
@@ -123,38 +123,6 @@ fn decision_of(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact
         answer: call.record.answered().map(|answered| answered.answer),
         reply: call.record.replied().map(|replied| replied.answer),
     }))
-}
-
-/// Records the decision on restoring files written by a call.
-pub(crate) async fn record_restore(
-    call: &Invocation<'_>,
-    args: Value,
-    (reason, rule): (&str, &str),
-    allowed: bool,
-    by: DecidedBy,
-    answer: Option<Answer>,
-) -> Result<(), AuditError> {
-    let decision = Decision {
-        tool: Ask::KEEP.to_owned(),
-        args,
-        leads_to: None,
-        asked_by: requester(call),
-        verdict: VerdictName::Ask,
-        layer: Some(Layer::Checker.as_str().to_owned()),
-        rule: Some(rule.to_owned()),
-        risk: Some(Risk::High),
-        reason: Some(reason.to_owned()),
-        allowed,
-        granted_by: Vec::new(),
-        by,
-        answer,
-        reply: None,
-    };
-    call.context
-        .ports
-        .audit
-        .record(call.context.audit_entry(call.call, AuditFact::CallDecided(Box::new(decision))))
-        .await
 }
 
 fn requester(call: &Invocation<'_>) -> Requester {
@@ -331,7 +299,23 @@ async fn confirm_restore(call: &Invocation<'_>, message: &str, changes: &[FileCh
             Err(reason) => (DecidedBy::Daemon, None, Err(reason)),
         },
     };
-    let logged = record_restore(call, args, (message, GUARDED_RULE), decided.is_ok(), by, answer).await;
+    let decision = AuditFact::CallDecided(Box::new(Decision {
+        tool: Ask::KEEP.to_owned(),
+        args,
+        leads_to: None,
+        asked_by: requester(call),
+        verdict: VerdictName::Ask,
+        layer: Some(Layer::Checker.as_str().to_owned()),
+        rule: Some(GUARDED_RULE.to_owned()),
+        risk: Some(Risk::High),
+        reason: Some(message.to_owned()),
+        allowed: decided.is_ok(),
+        granted_by: Vec::new(),
+        by,
+        answer,
+        reply: None,
+    }));
+    let logged = call.context.ports.audit.record(call.context.audit_entry(call.call, decision)).await;
     logged.map_err(|error| format!("could not write the audit log: {error}")).and(decided)
 }
 
@@ -398,7 +382,7 @@ async fn preview(call: &Invocation<'_>, changes: &[FileChange]) -> Result<String
 async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Flow {
     output.text.push_str(&format!("\n[{reason}]"));
     let is_fatal = call.context.rules.answering.now() == OnInterrupt::Fail;
-    let denial = Denial { call_id: call.call.call_id.clone(), tool: call.call.name.clone(), reason: reason.clone() };
+    let denial = call.denial(&call.call.name, reason.as_str());
     {
         let mut entries = call.record.entries();
         entries.effects.delegated.denials.push(denial);

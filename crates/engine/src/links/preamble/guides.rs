@@ -61,11 +61,8 @@ fn repeat_notice<'a>(
     }
     Box::pin(async move {
         let limits = context.config.guides;
-        let Some(guides) =
-            instructions::read_guides(&*context.ports.workspaces, &context.files.workspace, limits).await
-        else {
-            return Ok(());
-        };
+        let (workspaces, workspace) = (&*context.ports.workspaces, &context.files.workspace);
+        let Some(guides) = instructions::read_guides(workspaces, workspace, limits).await else { return Ok(()) };
         let window = context.smallest_window();
         let (history, tools) = (&state.history, &context.tools.visible);
         let preamble = PreambleContext { guides: &guides, limits, window, history, attached: &[], tools };

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use agentd_context::text::one_line;
 use agentd_core::{
-    client_tool::{CLIENT_TOOL_PREFIX, ClientToolAnswer, ClientToolCall, MAX_CLIENT_ANSWER},
+    client_tool::{ClientToolAnswer, ClientToolCall, MAX_CLIENT_ANSWER},
     interrupt::{Answer, Ask},
     item::NoticeTopic,
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
-    turn::{Denial, OnInterrupt},
+    turn::OnInterrupt,
     untrusted,
 };
 use futures_util::FutureExt as _;
@@ -243,11 +243,10 @@ async fn answer(call: &Invocation<'_>) -> Flow<ToolOutput> {
                 "this run cannot ask the user; continue with what you know and state your assumptions",
             ),
         }),
-        OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
-            call_id: call.call.call_id.clone(),
-            tool: ASK_HUMAN.to_owned(),
-            reason: format!("a question needs an answer: {}", arguments.question),
-        })),
+        OnInterrupt::Fail => {
+            let reason = format!("a question needs an answer: {}", arguments.question);
+            Err(TurnExit::Denied(call.denial(ASK_HUMAN, reason)))
+        }
     }
 }
 
@@ -331,11 +330,6 @@ impl Link for ClientToolCalls {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if let Some(name) = client_tool_name(call) { ask_client(call, name).boxed() } else { next.run(call) }
     }
-}
-
-/// Returns true if the name looks like a client tool.
-pub(crate) fn is_client_tool_name(name: &str) -> bool {
-    name.starts_with(CLIENT_TOOL_PREFIX)
 }
 
 fn client_tool_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {

@@ -379,10 +379,8 @@ impl SessionHandle {
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
     ) -> Result<T> {
-        let unloaded_error = || {
-            EngineError::new(ErrorKind::ShuttingDown, "the session was closed during the request")
-                .with_hint("try again")
-        };
+        let closed = "the session was closed during the request";
+        let unloaded_error = || EngineError::new(ErrorKind::ShuttingDown, closed).with_hint("try again");
         let gone = || self.end_error.get().cloned().unwrap_or_else(unloaded_error);
         let (reply, answer) = oneshot::channel();
         let run: Box<RunCommand> = Box::new(move |actor| {

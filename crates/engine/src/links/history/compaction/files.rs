@@ -81,21 +81,8 @@ async fn read(context: &TurnContext, path: &str) -> Option<String> {
 /// Number of journal events per read.
 const PAGE: usize = 500;
 
-/// Appends the items that a compaction replaces to the history file, and returns the file's new state. Also returns the
-/// path of the file for tools, or the reason why the file is incomplete.
-pub(super) async fn store_replaced(
-    context: &TurnContext,
-    state: &TurnState,
-    before: Option<&Compaction>,
-    replaced: &[Arc<Item>],
-) -> (HistoryFile, Result<String, WorkspaceError>) {
-    let mut file = previous_file(context, state, before);
-    let path = write(context, &mut file, before, replaced).await;
-    (file, path)
-}
-
 /// Returns the file as left by the previous compaction, or a new file.
-fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
+pub(super) fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
     let Some(before) = before else {
         let name = match state.reset_at {
             0 => format!("{}.md", context.ids.session),
@@ -113,7 +100,11 @@ fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compa
     file
 }
 
-async fn write(
+/// Appends the items that a compaction replaces to the history file. Returns the path of the file for tools.
+///
+/// # Errors
+/// Fails if the file is incomplete, with the reason.
+pub(super) async fn write(
     context: &TurnContext,
     file: &mut HistoryFile,
     before: Option<&Compaction>,
@@ -144,11 +135,9 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     // The file already contains the full history that an earlier summary covers.
     let recorded = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&recorded.cloned().collect::<Vec<_>>()).into_bytes();
-    let Artifact { path, bytes } = context
-        .ports
-        .workspaces
-        .append_artifact(context.files.session, ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text)
-        .await?;
+    let (owner, folder) = (context.files.session, ArtifactDir::ConversationHistory);
+    let appended = context.ports.workspaces.append_artifact(owner, folder, file.name.clone(), file.bytes, text);
+    let Artifact { path, bytes } = appended.await?;
     file.bytes = Some(bytes);
     Ok(path)
 }

@@ -150,8 +150,8 @@ async fn compact(
         }
     }
     // The history file is written last, so that a cancelled compaction does not write items twice.
-    let (file, written_to) = files::store_replaced(context, state, before, &replaced).await;
-    match written_to {
+    let mut file = files::previous_file(context, state, before);
+    match files::write(context, &mut file, before, &replaced).await {
         Ok(path) => report.path = Some(path),
         Err(error) => note(&mut report, format!("the replaced part could not be written to a file: {error}")),
     }
