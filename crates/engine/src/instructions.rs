@@ -93,12 +93,9 @@ fn is_current<'a>(
     current: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
     is_empty: bool,
 ) -> bool {
-    match last {
-        None => is_empty,
-        Some(last) => {
-            last.len() == current.len() && last.iter().map(|source| (&*source.name, &*source.digest)).eq(current)
-        }
-    }
+    last.map_or(is_empty, |last| {
+        last.len() == current.len() && last.iter().map(|source| (&*source.name, &*source.digest)).eq(current)
+    })
 }
 
 const MEMORY_PREFACE: &str = "Notes for you. They replace earlier notes of this kind, except those of folders in the \

@@ -77,10 +77,7 @@ impl Link for AskAgain {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         Box::pin(async move {
             // Results come first, because the notice must follow them.
-            if !matches!(state.phase, Phase::Working | Phase::Planning)
-                || !state.pending_calls.is_empty()
-                || state.answer.is_some()
-            {
+            if !state.asks_model() {
                 return Ok(());
             }
             let written = state.answer_tokens;
@@ -260,12 +257,9 @@ pub(crate) struct Repetition;
 
 impl Link for Repetition {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        let asks = matches!(state.phase, Phase::Working | Phase::Planning)
-            && state.pending_calls.is_empty()
-            && state.answer.is_none();
         let repeated = state.rounds.repeated();
         let (is_due, is_endless) = (repeated >= WARN_AFTER && !state.rounds.is_warned, repeated >= END_AFTER);
-        if !asks || !(is_due || is_endless) {
+        if !state.asks_model() || !(is_due || is_endless) {
             return done(());
         }
         Box::pin(async move {

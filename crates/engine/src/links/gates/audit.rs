@@ -249,12 +249,8 @@ pub(crate) async fn settle_reverted(call: &Invocation<'_>, reverted: FilesRevert
             output.files.extend(restored.changes);
             if !not_restored.is_empty() {
                 let reason = "its path was changed, or could not be written";
-                return deny(
-                    call,
-                    format!("the user kept {not_restored}, but it could not be restored: {reason}"),
-                    output,
-                )
-                .await;
+                let message = format!("the user kept {not_restored}, but it could not be restored: {reason}");
+                return deny(call, message, output).await;
             }
             output.text.push_str(&format!("\n[{message}; the user kept it]"));
             Ok(())

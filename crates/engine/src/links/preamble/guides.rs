@@ -27,7 +27,7 @@ use crate::{
     error::EngineError,
     instructions::{self, PreambleContext, last_sources, memory_notice, skills_notice},
     turn::{
-        Flow, Phase, TurnContext, TurnState, dispatch,
+        Flow, TurnContext, TurnState, dispatch,
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
         request::reminder_or_over,
     },
@@ -94,8 +94,7 @@ fn touched_paths(context: &TurnContext, state: &TurnState) -> Vec<String> {
 /// guides shown earlier, and reports guides that were changed or removed.
 async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Flow {
     let (limits, workspace) = (context.config.guides, &context.files.workspace);
-    let is_working = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
-    if !limits.memory || !is_working || !state.pending_calls.is_empty() || workspace.project.is_none() {
+    if !limits.memory || !state.asks_model() || workspace.project.is_none() {
         return Ok(());
     }
     let (shown_files, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);

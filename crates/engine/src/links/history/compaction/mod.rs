@@ -132,10 +132,9 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     if let Some(wanted) = state.compact.take() {
         return Some(wanted);
     }
-    let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
     if state.steps == 0 && plan::count_before_turn(&state.history) > limit(max_messages(context), state.visible_at_undo)
     {
-        return Some(auto(CompactionCause::Limit));
+        return Some(CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Auto });
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
     let is_full = match state.visible_at_undo {
@@ -146,11 +145,9 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     if !is_full || steps_since == Some(0) || state.offloaded_at == Some(state.steps) {
         return None;
     }
-    let mut wanted = auto(CompactionCause::Critical);
-    if steps_since.is_some_and(|steps| steps < PAUSE_STEPS) {
-        wanted.strategy = CompactionStrategy::Truncate;
-    }
-    Some(wanted)
+    let is_recent = steps_since.is_some_and(|steps| steps < PAUSE_STEPS);
+    let strategy = if is_recent { CompactionStrategy::Truncate } else { CompactionStrategy::Auto };
+    Some(CompactionRequest { cause: CompactionCause::Critical, strategy })
 }
 
 async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Flow {
