@@ -220,8 +220,8 @@ impl GatedCall<'_> {
         }
         let message = format!("{} did not run: its effect is no longer what you were shown", tool.name);
         let mut text = format!(
-            "it did not run: its effect has changed since the user was asked. Read the files again; if it is still needed, \
-    call it again, and the user is asked again{}",
+            "it did not run: its effect has changed since the user was asked. Read the files again; if it is still \
+             needed, call it again, and the user is asked again{}",
             requested_arguments(answered)
         );
         if let Err(output) = current {
