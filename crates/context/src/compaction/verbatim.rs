@@ -88,7 +88,6 @@ fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     Some(format!("{said} ({relation}: {question})"))
 }
 
-
 /// Returns the messages for a summary in this window. All messages stay stored, in case the window grows.
 pub fn for_window(messages: &[String], window: u64) -> Verbatim {
     let limit = window / 100 * MAX_PERCENT;
