@@ -26,7 +26,7 @@ mod undo;
 
 use agentd_core::error::ErrorKind;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 
 pub(crate) use crate::session::actor::wait_until;
 pub use crate::session::{
@@ -38,7 +38,7 @@ pub use crate::session::{
 ///
 /// # Errors
 /// Fails if the title is blank.
-pub(crate) fn normalise_title(title: &str) -> Result<String, EngineError> {
+pub(crate) fn normalise_title(title: &str) -> Result<String> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     if title.is_empty() {
         return Err(EngineError::new(ErrorKind::InvalidInput, "the title of a session cannot be empty"));

@@ -37,5 +37,5 @@ pub(crate) use crate::turn::{
         Control, InFlightCall, Limits, PromptSource, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnTools,
         read_rules,
     },
-    state::{Phase, Reply, TurnExit, TurnOutcome, TurnState},
+    state::{Flow, Phase, Reply, TurnExit, TurnOutcome, TurnState},
 };

@@ -28,7 +28,6 @@ use agentd_core::{
     model::Message,
     search::{SearchQuery, searchable},
 };
-use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use crate::turn::{
@@ -163,14 +162,13 @@ impl Link for Recall {
         if nothing_hidden || context.models.model.info().embedded {
             return done(());
         }
-        async move {
+        Box::pin(async move {
             let search = timeout(SEARCH_TIMEOUT, passages(context, state, &hidden));
             match context.or_cancelled(search).await? {
                 Ok(found) if !found.is_empty() => context.append_notice(state, notice(&found)).await,
                 _ => Ok(()),
             }
-        }
-        .boxed()
+        })
     }
 }
 
