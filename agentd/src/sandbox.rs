@@ -16,7 +16,7 @@ use crate::{
     skills,
 };
 
-/// Paths in the user's home folder that contain keys, passwords or shell histories.
+/// Paths in the user's home folder that contain keys, passwords or shell histories, separated by spaces.
 const SECRETS: &str = ".ssh .gnupg .aws .azure .bash_history .bitcoin .boto .bundle/config .cache/huggingface/token \
     .cargo/credentials .cargo/credentials.toml .claude .codex .composer/auth.json .config/1Password .config/Bitwarden \
     .config/BraveSoftware .config/Signal .config/Slack .config/agentd .config/chromium .config/composer/auth.json \
