@@ -367,7 +367,7 @@ impl From<&FileChange> for ChangedFile {
 }
 
 /// Last line of the log, as number and hash.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditHead {
     /// Number of the last line, starting at 1. 0 for an empty log.
     pub n: u64,

@@ -19,26 +19,12 @@ use crate::v1::{
     turn_request::{self, FileAnswer, file_answer},
 };
 
-mirrored!(
-    StopReason,
-    "the stop reason",
-    [
-        Completed,
-        Cancelled,
-        MaxSteps,
-        TimeLimit,
-        Budget,
-        Denied,
-        Failed,
-        Interrupted,
-        Suspended,
-        NoAnswer,
-        Cut,
-        Filtered,
-        WrongForm,
-        Loop
+mirrored! {
+    StopReason, "the stop reason", [
+        Completed, Cancelled, MaxSteps, TimeLimit, Budget, Denied, Failed, Interrupted, Suspended, NoAnswer, Cut,
+        Filtered, WrongForm, Loop
     ]
-);
+}
 mirrored!(OnInterrupt, "the handling of interrupts", [Wait, Approve, Deny, Fail]);
 mirrored!(IfBusy, "the handling of a busy session", [Refuse, Queue, Steer]);
 
