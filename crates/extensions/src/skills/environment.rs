@@ -64,7 +64,7 @@ pub(crate) struct Environments {
     /// Hosts that serve files for the user's index, besides the hosts in the index URLs.
     pub(super) hosts: Vec<String>,
     /// One lock per environment, so that two turns never create the same environment concurrently.
-    in_progress: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    pub(super) in_progress: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Environments {
