@@ -314,10 +314,9 @@ fn toolbox_config(
 
 /// Creates the pool of language servers, which run in the same environment as commands.
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> LanguagePool {
-    let folder = paths.data.join("languages");
-    let variables = sandbox::variables(config, env);
-    let programs =
-        ConfinedPrograms::new(sandbox, env.only(PASSED_TO_COMMANDS), variables, folder, agentd_policy::holds_secrets);
+    let (root, base) = (paths.data.join("languages"), sandbox::variables(config, env));
+    let environment = env.only(PASSED_TO_COMMANDS);
+    let programs = ConfinedPrograms { sandbox, environment, base, root, is_secret: agentd_policy::holds_secrets };
     let rustup = env.path("RUSTUP_HOME").or_else(|| env.path("HOME").map(|home| home.join(".rustup")));
     let search_path = env.text("PATH").unwrap_or_default().into();
     LanguagePool::new(config.languages.clone(), ProgramPlaces { search_path, rustup }, Arc::new(programs))
