@@ -57,7 +57,7 @@ async fn reads_and_unasked_changes_have_rows_that_fit() {
             .reply(run("cd /project && echo x >> a && echo y > c"))
             .reply(says("It is done."));
         let folder = folder(&world, &format!("app{columns}"));
-        let mut screen = Screen::ready(&world.daemon, (columns, 60), &["-C", &folder]);
+        let mut screen = Screen::ready(&world.daemon, (columns, 90), &["-C", &folder]);
         screen.types("Change it\r");
         screen.sees("It is done.");
         screen.prompt();
@@ -73,7 +73,11 @@ async fn reads_and_unasked_changes_have_rows_that_fit() {
             ("", "+line 19"),
             ("… 21 more lines", "/diff"),
             ("● $ cd /project && ", ""),
-            ("changed: /project/a, /project/c", ""),
+            ("changed: /project/a +1, /project/c +1", ""),
+            ("+++ b/project/a  +1", ""),
+            ("", "+x"),
+            ("+++ b/project/c  +1", ""),
+            ("", "+y"),
         ];
         for (start, end) in expected {
             let found = rows.iter().filter(|row| row.trim_start().starts_with(start) && row.ends_with(end)).count();
@@ -82,6 +86,46 @@ async fn reads_and_unasked_changes_have_rows_that_fit() {
         let clipped = rows.iter().filter(|row| row.contains("+漢字") && row.ends_with('…')).count();
         let counts = (screen.count("+line "), clipped, screen.count("changed 2 files"));
         assert_eq!(counts, (18, 1, 1), "{}", rows.join("\n"));
+        // The diffs are for people only.
+        let sent = world.model.requests().last().unwrap().body.to_string();
+        assert!(sent.contains("exit code 0") && !sent.contains("@@ -"), "{sent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_shows_removed_lines_but_no_binary_content_and_no_secret() {
+    let world = World::configured(TRUSTING).await;
+    let script = "cd /project\nrm a\nprintf '\\0\\1' > logo.png\necho hunter2 > key.pem\n";
+    for columns in WIDTHS {
+        world
+            .model
+            .reply(run("cd /project && sh make.sh"))
+            .reply(run("cd /project && echo one > b"))
+            .reply(says("It is done."));
+        let folder = folder(&world, &format!("app{columns}"));
+        world.write(&format!("app{columns}/make.sh"), script);
+        let mut screen = Screen::ready(&world.daemon, (columns, 60), &["-C", &folder]);
+        screen.types("Change it\r");
+        screen.sees("It is done.");
+        screen.prompt();
+        screen.fits();
+        let expected = [
+            "→ changed 3 files ·",
+            "changed: /project/a −3",
+            "--- a/project/a",
+            "+++ /dev/null  −3",
+            "-one",
+            "-two old",
+            "-three",
+            "+++ b/project/logo.png",
+            "(binary content: 2 bytes after)",
+            "(… and 1 more file)",
+            "→ created +1 /pro",
+            "+one",
+        ];
+        let counts = expected.map(|text| (text, screen.count(text)));
+        assert_eq!(counts, expected.map(|text| (text, 1)), "{}", screen.rows().join("\n"));
+        assert_eq!(screen.count("hunter2"), 0, "{}", screen.rows().join("\n"));
     }
 }
 

@@ -434,6 +434,9 @@ pub struct Changes {
     pub files: Vec<FileChange>,
     /// Changes that could not be recorded and therefore cannot be undone, one sentence each.
     pub notes: Vec<String>,
+    /// Diff of the first files, for people, if the call may change any file. It leaves out files that
+    /// [`ToolContext::reading`] does not allow to be read.
+    pub diff: Option<String>,
 }
 
 /// Handle for progress reports of a call. The default discards them.

@@ -345,7 +345,7 @@ impl TurnContext {
         }
     }
 
-    /// Returns the live rules for files that are quoted to a model without a request.
+    /// Returns the live rules for files that are quoted without a request for them.
     pub(crate) fn quote_rules(&self) -> ReadRules {
         self.rules_of(read_tool(), "{}".to_owned())
     }

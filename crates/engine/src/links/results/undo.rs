@@ -7,7 +7,7 @@ use agentd_core::{
     item::ItemBody,
     policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
-    tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
+    tool::{Effect, FileChange, FileChangeKind, ToolDetails, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     turn::OnInterrupt,
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, inverse_change},
 };
@@ -140,7 +140,8 @@ async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<Files
     let paths = paths(call);
     // Foreign tools run outside of the sandbox, so their changes are not checked.
     let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
-    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
+    let reading = context.quote_rules();
+    let tool_context = ToolContext { confinement, reading, ..context.tool_context(call.call) };
     context.ports.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
@@ -183,6 +184,10 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Flow<ToolOutput
     let (notes, reverted) = match changes {
         Ok(changes) => {
             output.files = merged_changes(changes.files, output.files, paths.as_deref());
+            // Only commands have an exit code. Other tools show their changes themselves.
+            if let Some(diff) = changes.diff.filter(|_| output.exit_code.is_some()) {
+                output.details.get_or_insert_default().diff = ToolDetails::of_diff(&diff).diff;
+            }
             (changes.notes, changes.set_aside)
         }
         Err(error) => {
