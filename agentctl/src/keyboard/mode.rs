@@ -97,6 +97,12 @@ impl Mode {
         self.is_set
     }
 
+    /// Sets the mode again, which wakes the library for keys that one read of it left in the terminal. It waits for new
+    /// keys otherwise.
+    pub(super) fn signal_keys(&self) {
+        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours);
+    }
+
     /// True where lines come and no keys.
     pub(super) fn has_lines(&self) -> bool {
         !self.is_smart
