@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     exit::Exit,
     failure::Failure,
-    terminal::{TerminalStyle, fold},
+    terminal::{TerminalStyle, clip, fold, width},
 };
 
 /// Prints a value as JSON, for `--json`. Control and invisible characters are escaped.
@@ -185,6 +185,9 @@ const MAX_CELL_WIDTH: usize = 60;
 /// Minimum width of a last cell that is wrapped over several lines beside the others.
 const MIN_END_WIDTH: usize = 20;
 
+/// Columns between two cells, and before continued lines.
+const GAP: usize = 2;
+
 impl Table {
     /// Creates a table with these columns and rows.
     pub(crate) fn of<const N: usize>(head: [&'static str; N], rows: impl IntoIterator<Item = [String; N]>) -> Self {
@@ -229,7 +232,7 @@ impl Table {
 
     /// Renders the table for a terminal of this width.
     fn render(&self, columns: usize) -> String {
-        let cells = |column| self.rows.iter().filter_map(move |row| row.get(column)).map(|cell| width(cell));
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column)).map(|cell| width(cell));
         let longest = |(column, head): (usize, &&str)| cells(column).chain([head.len()]).max().unwrap_or(0);
         let widths: Vec<usize> = self.head.iter().enumerate().map(longest).collect();
         let mut text = format!("\x1b[1m{}\x1b[0m\n", lay_out(&self.head, &widths, columns));
@@ -244,21 +247,22 @@ impl Table {
 /// Returns the lines of a row. Cells that do not fit continue on an indented line, and the last cell wraps below itself.
 fn lay_out(row: &[impl AsRef<str>], widths: &[usize], columns: usize) -> String {
     let (mut text, mut used) = (String::new(), 0);
-    for (at, (cell, width)) in row.iter().map(AsRef::as_ref).zip(widths).enumerate() {
+    for (at, (cell, column)) in row.iter().zip(widths).enumerate() {
         let is_last = at + 1 == widths.len();
-        let needed = if is_last { *width.min(&MIN_END_WIDTH) } else { *width };
+        let needed = if is_last { *column.min(&MIN_END_WIDTH) } else { *column };
         if used > 0 && used + needed > columns {
             text.truncate(text.trim_end().len());
             text.push_str("\n  ");
-            used = 2;
+            used = GAP;
         }
         let room = columns.saturating_sub(used);
         if is_last {
-            text.push_str(&fold(cell, room).join(&format!("\n{:used$}", "")));
+            text.push_str(&fold(cell.as_ref(), room).join(&format!("\n{:used$}", "")));
         } else {
-            let width = *width.min(&room);
-            text.push_str(&padded(&clip(cell, width), width + 2));
-            used += width + 2;
+            let cell = clip(cell.as_ref(), room);
+            let padding = (column + GAP).saturating_sub(width(&cell));
+            text.push_str(&format!("{cell}{:padding$}", ""));
+            used += column + GAP;
         }
     }
     text.truncate(text.trim_end().len());
@@ -412,6 +416,36 @@ mod tests {
         now   Tells the date and the
               time of day
         ");
+    }
+
+    #[test]
+    fn cells_continue_on_indented_lines_in_narrow_terminals() {
+        let rows =
+            [["1", "漢字", "waits for your answer", "Paint it red"], ["2", "barn/", "idle", "Mend the roof of it"]];
+        let table = Table::of(["#", "FOLDER", "STATUS", "TITLE"], rows.map(|row| row.map(str::to_owned)));
+        let plain = |columns| anstream::adapter::strip_str(&table.render(columns)).to_string();
+        insta::assert_snapshot!(plain(36), @r"
+        #  FOLDER  STATUS
+          TITLE
+        1  漢字    waits for your answer
+          Paint it red
+        2  barn/   idle
+          Mend the roof of it
+        ");
+        insta::assert_snapshot!(plain(16), @r"
+        #  FOLDER
+          STATUS
+          TITLE
+        1  漢字
+          waits for you…
+          Paint it red
+        2  barn/
+          idle
+          Mend the roof
+          of it
+        ");
+        assert!(plain(52).lines().all(|line| width(line) <= 52));
+        assert_eq!((plain(52).lines().count(), plain(53).lines().count()), (6, 3));
     }
 
     #[test]

@@ -97,8 +97,8 @@ impl Mode {
         self.is_set
     }
 
-    /// Sets the mode again, which wakes the library for keys that one read of it left in the terminal. It waits for new
-    /// keys otherwise.
+    /// Sets the mode again, so that the library is notified of keys that it left in the terminal: it reads up to 1024
+    /// bytes at a time, and then waits for new ones.
     pub(super) fn signal_keys(&self) {
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours);
     }

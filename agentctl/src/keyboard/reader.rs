@@ -85,12 +85,15 @@ fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Resu
     if terminal.as_ref().is_some_and(Mode::has_lines) {
         return look_at_lines(shared, line);
     }
-    // The library holds the other keys that arrived with the last one, for which the terminal need not be awaited.
+    // Keys that arrived with the last one are in the library already, so the terminal is awaited only if there are none.
     wait_for_keys(Duration::ZERO)?;
     if !event::poll(Duration::ZERO)? {
         let glance = if last_key.elapsed() < IDLE_AFTER { GLANCE } else { IDLE_GLANCE };
-        if has_input(glance)? && !event::poll(Duration::ZERO)? {
-            terminal.as_ref().map(Mode::signal_keys);
+        if has_input(glance)?
+            && !event::poll(Duration::ZERO)?
+            && let Some(mode) = terminal.as_ref()
+        {
+            mode.signal_keys();
         }
         return Ok(());
     }

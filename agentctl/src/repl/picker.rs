@@ -347,7 +347,7 @@ mod tests {
         let mut list = List::new(&choices, 0, None);
         assert!(!list.rows("Sessions", (80, 24), false).concat().contains('\x1b'));
         let head = |list: &List<'_>, columns| list.rows("Sessions", (columns, 24), false).swap_remove(0);
-        assert_eq!(head(&list, 41), "Sessions (type to search, Enter takes, E…");
+        assert_eq!(head(&list, 41), "Sessions (type to search, Enter takes,…");
         list.find(|search| search.push_str("trip folder"));
         assert_eq!(head(&list, 80), "Sessions (type to search, Enter takes, Esc leaves): trip folder");
         assert_eq!(head(&list, 41), "Sessions: trip folder");
