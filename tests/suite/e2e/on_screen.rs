@@ -281,10 +281,16 @@ async fn sessions_are_listed_with_their_folder_and_found_by_their_text() {
         world.model.reply(says(answer));
         world.ok(["run", input, "-C", &folder(&world, name)]).await;
     }
-    for columns in [120, 80] {
+    for (columns, rows) in [
+        (120, ["  barn/   Paint it red", "  roof/   Mend it"]),
+        (80, ["  barn/   Paint it red", "  roof/   Mend it"]),
+        (50, ["  barn/\n  Paint it red", "  roof/\n  Mend it"]),
+    ] {
         let mut screen = Screen::around(&world.daemon, (columns, 20), "exec \"$@\"", &["sessions", "list"]);
-        screen.sees("  barn/   Paint it red");
-        screen.sees("  roof/   Mend it");
+        screen.wait(&format!("{rows:?} are shown"), |screen| {
+            let shown = screen.rows().join("\n");
+            rows.iter().all(|row| shown.contains(row))
+        });
         screen.fits();
         assert_eq!(screen.ends(), Some(0));
     }
@@ -349,6 +355,16 @@ async fn resize_in_mid_stream_redraws_status_and_input() {
     screen.prompt();
     screen.fits();
     assert_eq!(screen.count("ask · no folder"), 1, "{}", screen.rows().join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_arrive_together_are_all_read() {
+    let world = World::start().await;
+    let mut screen = Screen::ready(&world.daemon, (80, 40), &["-C", "none"]);
+    // More than the terminal's library reads at once.
+    screen.types(&format!("{}end", "x".repeat(1500)));
+    screen.sees_input("  xxx", "xend");
+    screen.fits();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
