@@ -338,18 +338,14 @@ impl<W: Write> TextStream<W> {
         let is_moved = echo.fixed || window != echo.window || echo.rows + echo.below + 2 > window.1;
         // Of a table nothing is on the screen that could be out of reach.
         let out_of_reach = is_moved && !echo.text.is_empty();
-        if !echo.partial && (is_shown || out_of_reach) {
+        if out_of_reach || is_shown && !echo.partial {
             if !at_start {
                 painted.push('\n');
             }
-            return;
-        }
-        if out_of_reach {
-            // What is there stays, and all of it follows.
-            if !at_start {
-                painted.push('\n');
+            // The echo stays. If it is only a part of the block, all of the block follows.
+            if echo.partial {
+                painted.push_str(&rendered);
             }
-            painted.push_str(&rendered);
             return;
         }
         painted.push('\r');
