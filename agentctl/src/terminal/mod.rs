@@ -2,7 +2,7 @@
 //!
 //! - [`ask`]: line input, with or without echo.
 //! - [`attention`]: the bell, notifications, the window title and the clipboard.
-//! - [`look`], [`paint`]: capabilities of the terminal, colours, and text widths.
+//! - [`look`], [`mod@paint`]: capabilities of the terminal, colours, and text widths.
 //! - [`sanitize`]: sanitizes all prose from models and tools before a terminal shows it. Text that a user bases a
 //!   decision on uses [`agentd_core::visible`] instead, which omits nothing.
 
