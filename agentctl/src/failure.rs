@@ -52,6 +52,11 @@ impl Failure {
         self
     }
 
+    /// Returns message and hint in one line.
+    pub(crate) fn sentence(&self) -> String {
+        self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{}; {hint}", self.message))
+    }
+
     /// Converts any error that reached the top level.
     pub(crate) fn from_any(error: &anyhow::Error) -> Self {
         if let Some(failure) = error.downcast_ref::<Self>() {

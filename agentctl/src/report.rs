@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     exit::Exit,
     failure::Failure,
-    terminal::{TerminalStyle, fold},
+    terminal::{TerminalStyle, clip, fold, width},
 };
 
 /// Prints a value as JSON, for `--json`. Control and invisible characters are escaped.
@@ -182,8 +182,11 @@ pub(crate) struct Table {
 /// Maximum number of characters in a cell; longer cells are truncated.
 const MAX_CELL_WIDTH: usize = 60;
 
-/// Minimum width at which the last cell is wrapped over several lines.
+/// Minimum width of a last cell that is wrapped over several lines beside the others.
 const MIN_END_WIDTH: usize = 20;
+
+/// Columns between two cells, and before continued lines.
+const GAP: usize = 2;
 
 impl Table {
     /// Creates a table with these columns and rows.
@@ -227,36 +230,43 @@ impl Table {
         anstream::adapter::strip_str(&self.render(usize::MAX)).to_string()
     }
 
-    /// Renders the table. If there is enough room, wraps the last cell so that no line exceeds `columns`.
+    /// Renders the table for a terminal of this width.
     fn render(&self, columns: usize) -> String {
-        let widths: Vec<usize> = (0..self.head.len())
-            .map(|column| {
-                let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-                cells.chain([self.head.get(column).map_or(0, |head| head.len())]).max().unwrap_or(0)
-            })
-            .collect();
-        let line = |cells: &[&str]| {
-            let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
-            cells.collect::<String>().trim_end().to_owned()
-        };
-        let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
-        let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let available = columns.saturating_sub(indent);
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column)).map(|cell| width(cell));
+        let longest = |(column, head): (usize, &&str)| cells(column).chain([head.len()]).max().unwrap_or(0);
+        let widths: Vec<usize> = self.head.iter().enumerate().map(longest).collect();
+        let mut text = format!("\x1b[1m{}\x1b[0m\n", lay_out(&self.head, &widths, columns));
         for row in &self.rows {
-            let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            let end = cells.last().copied().unwrap_or_default();
-            // A very narrow last column is harder to read than lines wrapped by the terminal.
-            let parts = if available < MIN_END_WIDTH { vec![end.to_owned()] } else { fold(end, available) };
-            for part in &parts {
-                cells.pop();
-                cells.push(part);
-                text.push_str(&line(&cells));
-                text.push('\n');
-                cells.fill("");
-            }
+            text.push_str(&lay_out(row, &widths, columns));
+            text.push('\n');
         }
         text
     }
+}
+
+/// Returns the lines of a row. Cells that do not fit continue on an indented line, and the last cell wraps below itself.
+fn lay_out(row: &[impl AsRef<str>], widths: &[usize], columns: usize) -> String {
+    let (mut text, mut used) = (String::new(), 0);
+    for (at, (cell, column)) in row.iter().zip(widths).enumerate() {
+        let is_last = at + 1 == widths.len();
+        let needed = if is_last { *column.min(&MIN_END_WIDTH) } else { *column };
+        if used > 0 && used + needed > columns {
+            text.truncate(text.trim_end().len());
+            text.push_str("\n  ");
+            used = GAP;
+        }
+        let room = columns.saturating_sub(used);
+        if is_last {
+            text.push_str(&fold(cell.as_ref(), room).join(&format!("\n{:used$}", "")));
+        } else {
+            let cell = clip(cell.as_ref(), room);
+            let padding = (column + GAP).saturating_sub(width(&cell));
+            text.push_str(&format!("{cell}{:padding$}", ""));
+            used += column + GAP;
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// Truncates a text to at most `longest` characters.
@@ -406,6 +416,36 @@ mod tests {
         now   Tells the date and the
               time of day
         ");
+    }
+
+    #[test]
+    fn cells_continue_on_indented_lines_in_narrow_terminals() {
+        let rows =
+            [["1", "漢字", "waits for your answer", "Paint it red"], ["2", "barn/", "idle", "Mend the roof of it"]];
+        let table = Table::of(["#", "FOLDER", "STATUS", "TITLE"], rows.map(|row| row.map(str::to_owned)));
+        let plain = |columns| anstream::adapter::strip_str(&table.render(columns)).to_string();
+        insta::assert_snapshot!(plain(36), @r"
+        #  FOLDER  STATUS
+          TITLE
+        1  漢字    waits for your answer
+          Paint it red
+        2  barn/   idle
+          Mend the roof of it
+        ");
+        insta::assert_snapshot!(plain(16), @r"
+        #  FOLDER
+          STATUS
+          TITLE
+        1  漢字
+          waits for you…
+          Paint it red
+        2  barn/
+          idle
+          Mend the roof
+          of it
+        ");
+        assert!(plain(52).lines().all(|line| width(line) <= 52));
+        assert_eq!((plain(52).lines().count(), plain(53).lines().count()), (6, 3));
     }
 
     #[test]

@@ -47,19 +47,8 @@ use crate::{
 
 /// Variables of the daemon's environment that are passed to tool commands: program locations and locale. All other
 /// variables may be secrets, or belong to the terminal that started the daemon.
-const PASSED_TO_COMMANDS: [&str; 11] = [
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "CARGO_HOME",
-    "GOROOT",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "PYENV_ROOT",
-    "RUSTUP_HOME",
-];
+const PASSED_TO_COMMANDS: &str = "PATH LANG LC_ALL LC_CTYPE TZ CARGO_HOME GOROOT JAVA_HOME NVM_DIR PYENV_ROOT \
+    RUSTUP_HOME";
 
 /// All running parts of the daemon.
 pub struct Parts {
@@ -226,7 +215,7 @@ pub async fn assemble(
 /// Creates the worktrees of sessions with the git program that commands use, and with the user's git identity if
 /// commands have access to it.
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
-    let environment = env.only(&PASSED_TO_COMMANDS);
+    let environment = env.only(PASSED_TO_COMMANDS);
     let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
     WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
@@ -275,6 +264,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         map_tokens: settings.turns.map_tokens.size(),
         planning: settings.turns.planning,
         ask_intent: settings.turns.ask_intent,
+        titles: settings.turns.titles,
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,
@@ -310,7 +300,7 @@ fn toolbox_config(
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
     toolbox.tool_limits = tool_limits(config);
-    toolbox.environment = env.only(&PASSED_TO_COMMANDS);
+    toolbox.environment = env.only(PASSED_TO_COMMANDS);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(sandbox);
     toolbox.hard_links = config.daemon.sandbox.hard_links;
@@ -324,10 +314,9 @@ fn toolbox_config(
 
 /// Creates the pool of language servers, which run in the same environment as commands.
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> LanguagePool {
-    let folder = paths.data.join("languages");
-    let variables = sandbox::variables(config, env);
-    let programs =
-        ConfinedPrograms::new(sandbox, env.only(&PASSED_TO_COMMANDS), variables, folder, agentd_policy::holds_secrets);
+    let (root, base) = (paths.data.join("languages"), sandbox::variables(config, env));
+    let environment = env.only(PASSED_TO_COMMANDS);
+    let programs = ConfinedPrograms { sandbox, environment, base, root, is_secret: agentd_policy::holds_secrets };
     let rustup = env.path("RUSTUP_HOME").or_else(|| env.path("HOME").map(|home| home.join(".rustup")));
     let search_path = env.text("PATH").unwrap_or_default().into();
     LanguagePool::new(config.languages.clone(), ProgramPlaces { search_path, rustup }, Arc::new(programs))

@@ -54,10 +54,10 @@ impl Environment {
         other.0.iter().chain(own).collect()
     }
 
-    /// Returns the variables with these names that are set and valid UTF-8.
-    pub fn only(&self, names: &[&str]) -> BTreeMap<String, String> {
-        let pair = |name: &&str| Some(((*name).to_owned(), self.text(name)?.to_owned()));
-        names.iter().filter_map(pair).collect()
+    /// Returns the variables in a space-separated list of names that are set and valid UTF-8.
+    pub fn only(&self, names: &str) -> BTreeMap<String, String> {
+        let pair = |name: &str| Some((name.to_owned(), self.text(name)?.to_owned()));
+        names.split_ascii_whitespace().filter_map(pair).collect()
     }
 
     /// Returns the proxy routes for the daemon's network requests.

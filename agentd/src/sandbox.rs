@@ -16,94 +16,19 @@ use crate::{
     skills,
 };
 
-/// Paths in the user's home folder that contain keys, passwords or shell histories.
-const SECRETS: &[&str] = &[
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".bash_history",
-    ".bitcoin",
-    ".boto",
-    ".bundle/config",
-    ".cache/huggingface/token",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".claude",
-    ".codex",
-    ".composer/auth.json",
-    ".config/1Password",
-    ".config/Bitwarden",
-    ".config/BraveSoftware",
-    ".config/Signal",
-    ".config/Slack",
-    ".config/agentd",
-    ".config/chromium",
-    ".config/composer/auth.json",
-    ".config/containers/auth.json",
-    ".config/discord",
-    ".config/doctl",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/github-copilot",
-    ".config/glab-cli",
-    ".config/google-chrome",
-    ".config/heroku",
-    ".config/hub",
-    ".config/microsoft-edge",
-    ".config/op",
-    ".config/opera",
-    ".config/rclone",
-    ".config/sops",
-    ".config/vivaldi",
-    ".docker/config.json",
-    ".electrum",
-    ".ethereum",
-    ".fly",
-    ".gem/credentials",
-    ".gemini",
-    ".git-credentials",
-    ".gradle/gradle.properties",
-    ".huggingface",
-    ".ipython",
-    ".kaggle",
-    ".kube",
-    ".lesshst",
-    ".local/share/TelegramDesktop",
-    ".local/share/agentd",
-    ".local/share/gem/credentials",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".local/share/uv/credentials",
-    ".m2/settings-security.xml",
-    ".m2/settings.xml",
-    ".mozilla",
-    ".my.cnf",
-    ".mylogin.cnf",
-    ".mysql_history",
-    ".netrc",
-    ".node_repl_history",
-    ".npmrc",
-    ".oci",
-    ".password-store",
-    ".pgpass",
-    ".psql_history",
-    ".pypirc",
-    ".python_history",
-    ".rediscli_history",
-    ".s3cfg",
-    ".sqlite_history",
-    ".terraform.d",
-    ".terraformrc",
-    ".thunderbird",
-    ".var/app",
-    ".vault-token",
-    ".viminfo",
-    ".yarnrc.yml",
-    ".zsh_history",
-    "snap",
-];
+/// Paths in the user's home folder that contain keys, passwords or shell histories, separated by spaces.
+const SECRETS: &str = ".ssh .gnupg .aws .azure .bash_history .bitcoin .boto .bundle/config .cache/huggingface/token \
+    .cargo/credentials .cargo/credentials.toml .claude .codex .composer/auth.json .config/1Password .config/Bitwarden \
+    .config/BraveSoftware .config/Signal .config/Slack .config/agentd .config/chromium .config/composer/auth.json \
+    .config/containers/auth.json .config/discord .config/doctl .config/gcloud .config/gh .config/git/credentials \
+    .config/github-copilot .config/glab-cli .config/google-chrome .config/heroku .config/hub .config/microsoft-edge \
+    .config/op .config/opera .config/rclone .config/sops .config/vivaldi .docker/config.json .electrum .ethereum .fly \
+    .gem/credentials .gemini .git-credentials .gradle/gradle.properties .huggingface .ipython .kaggle .kube .lesshst \
+    .local/share/TelegramDesktop .local/share/agentd .local/share/gem/credentials .local/share/keyrings \
+    .local/share/kwalletd .local/share/uv/credentials .m2/settings-security.xml .m2/settings.xml .mozilla .my.cnf \
+    .mylogin.cnf .mysql_history .netrc .node_repl_history .npmrc .oci .password-store .pgpass .psql_history .pypirc \
+    .python_history .rediscli_history .s3cfg .sqlite_history .terraform.d .terraformrc .thunderbird .var/app \
+    .vault-token .viminfo .yarnrc.yml .zsh_history snap";
 
 /// Folders with host keys inside world-readable folders. Usually only root can read them.
 const MACHINE_SECRETS: &[&str] = &["/etc/pki/CA/private", "/etc/pki/tls/private", "/etc/ssl/private"];
@@ -165,7 +90,7 @@ fn mebibytes(number: u64) -> u64 {
 fn hidden(paths: &Paths, sockets: &SocketPaths, home: Option<PathBuf>) -> Vec<PathBuf> {
     let own = [&paths.data, &paths.config].into_iter().chain(sockets.all()).cloned();
     let home = home.filter(|home| home.is_absolute());
-    let secrets = home.iter().flat_map(|home| SECRETS.iter().map(|name| home.join(name)));
+    let secrets = home.iter().flat_map(|home| SECRETS.split_ascii_whitespace().map(|name| home.join(name)));
     own.chain(secrets).chain(MACHINE_SECRETS.iter().map(PathBuf::from)).collect()
 }
 

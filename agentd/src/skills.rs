@@ -47,34 +47,10 @@ const EDITION: &str = "bundled-";
 
 /// Variables of the daemon's environment that are passed to package installers: program locations, the user's package
 /// index and proxies, and locale.
-const PASSED_TO_INSTALLERS: [&str; 26] = [
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "XDG_CONFIG_HOME",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_FIND_LINKS",
-    "PIP_NO_INDEX",
-    "PIP_TRUSTED_HOST",
-    "PIP_TIMEOUT",
-    "PIP_CONFIG_FILE",
-    "PIP_CERT",
-    "UV_INDEX_URL",
-    "UV_DEFAULT_INDEX",
-];
+const PASSED_TO_INSTALLERS: &str = "PATH HOME LANG LC_ALL XDG_CONFIG_HOME http_proxy https_proxy all_proxy no_proxy \
+    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE PIP_INDEX_URL \
+    PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_NO_INDEX PIP_TRUSTED_HOST PIP_TIMEOUT PIP_CONFIG_FILE PIP_CERT \
+    UV_INDEX_URL UV_DEFAULT_INDEX";
 
 /// Returns the folder that contains the Python environments of skills.
 pub fn environments(paths: &Paths) -> PathBuf {
@@ -107,7 +83,7 @@ pub async fn skill_store(
         home: env.path("HOME"),
         plugins: Some(plugins),
         projects: Some(projects),
-        variables: env.only(&PASSED_TO_INSTALLERS),
+        variables: env.only(PASSED_TO_INSTALLERS),
         sandbox: Some(sandbox),
         package_hosts: config.daemon.skills.package_hosts.clone(),
     };
@@ -146,22 +122,8 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
 
 /// Variables of the daemon's environment that are passed to MCP servers, which are the user's programs and run in the
 /// user's home folder. None of these variables may contain a secret.
-const PASSED_TO_SERVERS: [&str; 14] = [
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-];
+const PASSED_TO_SERVERS: &str = "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER XDG_CACHE_HOME \
+    XDG_CONFIG_HOME XDG_DATA_HOME";
 
 /// Default search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -216,7 +178,7 @@ pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServ
 
 /// Returns the base environment of MCP servers.
 fn environment(env: &Environment) -> BTreeMap<String, String> {
-    let mut environment = env.only(&PASSED_TO_SERVERS);
+    let mut environment = env.only(PASSED_TO_SERVERS);
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
     environment
 }

@@ -11,6 +11,7 @@ use agentd_core::{
     policy::{Explanation, SandboxState},
     session::{Mount, SessionMode, SessionSummary, StoredSession},
     turn::RecoveredTurn,
+    usage::Usage,
 };
 
 use crate::start_variables::StartVariables;
@@ -50,6 +51,20 @@ pub struct SessionView {
     pub pending: Vec<Interrupt>,
     /// Turn that is running or waiting in the daemon now.
     pub live_turn: Option<TurnId>,
+}
+
+/// Answer to a side question.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SideAnswer {
+    /// Text of the answer.
+    #[serde(rename = "answer")]
+    pub text: String,
+    /// ID of the model that answered.
+    pub model: String,
+    /// Usage of the call.
+    pub usage: Usage,
+    /// True if the answer was truncated at a limit.
+    pub truncated: bool,
 }
 
 /// Content of an archive.

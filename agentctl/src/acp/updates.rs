@@ -166,7 +166,7 @@ impl Updates {
             EventKind::ItemStarted { item } => self.started(event.session_id, item),
             EventKind::ItemDelta { item_id, offset, text } => self.delta(*item_id, *offset, text).into_iter().collect(),
             EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
-            EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } => {
+            EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } if event.turn_id.is_some() => {
                 self.cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
                 // Without a reported token count, the estimated size of the request is used, because the call still
                 // fills the window.
@@ -368,7 +368,9 @@ impl Updates {
         let text = tool_call::cut(result.text.trim_end(), self.limits.result);
         let mut has_edits = call.is_some_and(|call| call.has_edits);
         let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
-        if let Some(diff) = diff.filter(|_| !has_edits && self.before != PriorContent::Unknown) {
+        // The result of a command is its output.
+        let is_command = result.exit_code.is_some();
+        if let Some(diff) = diff.filter(|_| !is_command && !has_edits && self.before != PriorContent::Unknown) {
             let edits = shown_edits(edits_of_patch(&diff.text, &self.roots), self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields.content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());

@@ -158,7 +158,11 @@ fn usage_and_notices_become_updates() {
     assert_eq!((&update[0]["used"], &update[0]["size"]), (&json!(100), &json!(1000)));
     assert_eq!(fixture.take(used(Usage::default()))[0]["used"], 100, "the fill level is unchanged");
 
-    let warning = fixture.take(EventKind::Warning { code: "x".to_owned(), message: "one\ntwo\u{1b}[2J".to_owned() });
+    let warning = fixture.take(EventKind::Warning {
+        code: "x".to_owned(),
+        message: "one\ntwo\u{1b}[2J".to_owned(),
+        retry_in_ms: None,
+    });
     assert_eq!((&warning[0]["sessionUpdate"], &warning[0]["title"]), (&json!("notice"), &json!("one")));
     let notice = fixture.completed(ItemBody::notice("undone"));
     assert_eq!((&notice[0]["severity"], &notice[0]["title"]), (&json!("info"), &json!("undone")));

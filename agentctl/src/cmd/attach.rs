@@ -38,8 +38,8 @@ use crate::{
     session::{SessionChoice, SessionTarget, TurnChoice},
     terminal::{TerminalStyle, attention::Attention, is_attended, look, note},
     turn::{
-        self, Arrival, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, Line as _, NonInteractive, Renderer, Signals,
-        SocketLine,
+        self, Arrival, Asides, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, Line as _, NonInteractive, Renderer,
+        Signals, SocketLine,
     },
 };
 
@@ -142,7 +142,8 @@ pub(super) async fn attend(
         None => Box::new(NonInteractive),
     };
     let (asker, attention) = (asker.as_mut(), Attention::of_terminal());
-    let person = turn::Person { asker, signals, keyboard, may_steer: |_| true, attention, is_guest };
+    let asides = &mut Asides::default();
+    let person = turn::Person { asker, signals, keyboard, asides, may_steer: |_| true, attention, is_guest };
     let result = turn::drive(line, renderer, person).await;
     keyboard.report_unsent();
     result

@@ -263,9 +263,13 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
         }
+        AuditFact::SideQuestion { question, model, by } => {
+            ("side question", format!("{model}: {}", report::cut(question, MAX_REPLY)), answerer(by))
+        }
         AuditFact::GrantAdded { rule, scope, by } => ("grant added", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::GrantRevoked { rule, scope, by } => ("grant revoked", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::ModeSet { mode, by } => ("mode set", mode.to_string(), answerer(by)),
+        AuditFact::ProjectMadeWritable { project, by } => ("made writable", project.clone(), answerer(by)),
         AuditFact::ProjectTrusted { project, sha256, by } => {
             ("project trusted", format!("{project} ({sha256:.12})"), answerer(by))
         }

@@ -96,6 +96,15 @@ fn details_text(interrupt: &Interrupt, now: Timestamp) -> String {
             facts.line("", "reject  gives the model no answer");
             facts.line("answer", format!("agentctl answer {short} TEXT|reject"));
         }
+        Ask::Approval { tool, risk, reason, preview, .. } if interrupt.ask.writable_project().is_some() => {
+            facts.line("tool", visible::line(tool));
+            facts.line("risk", asking::risk(*risk));
+            facts.line("why", visible::line(reason));
+            facts.each("would do", preview.iter().flat_map(|preview| preview.lines()).map(visible::line));
+            facts.line("answers", "approve            makes the folder writable for this and later turns");
+            facts.line("", "reject             refuses edits in this turn; --reason TEXT gives the model the reason");
+            facts.line("answer", format!("agentctl answer {short} approve|reject"));
+        }
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             facts.line("tool", visible::line(tool));
             facts.line("risk", asking::risk(*risk));

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::{export, replay, session_list};
 use crate::{
-    daemon::Daemon,
+    daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     ops, project,
-    render::{context::notice_line, tool_line::tool_lines},
+    render::{context::notice_line, stream::TextStream, tool_line::tool_lines},
     report::{self, FactSheet},
-    terminal::{ask, clean_line, money, note, note_lines, number},
+    terminal::{TerminalStyle, ask, clean_line, money, note, note_lines, number},
 };
 
 /// Columns for the result of a tool call.
@@ -32,6 +32,7 @@ pub(crate) const SESSIONS_HELP: &str = "Examples:
   agentctl sessions show 'Tax papers'
   agentctl sessions search tax papers
   agentctl sessions search '\"the blue door\"' --session 0193a5b2
+  agentctl sessions ask last 'Why did you choose SQLite?'
   agentctl sessions rename 0193a5b2 'The tax papers'
   agentctl sessions fork 0193a5b2           continue in a copy
   agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
@@ -45,6 +46,10 @@ pub(crate) const SESSIONS_HELP: &str = "Examples:
   agentctl sessions delete 0193a5b2 --yes
 
 Sessions are named by id, the start or end of it, title, number in the list, or `last`.";
+
+/// Help of `sessions ask`.
+const ASK_HELP: &str = "The model answers without tools, from the conversation as of its last complete message, also while \
+a turn runs or waits for an answer. Ctrl-C cancels the question. In a chat: /btw QUESTION.";
 
 /// The subcommands of `sessions`.
 #[derive(Debug, Subcommand)]
@@ -61,6 +66,15 @@ pub(crate) enum SessionsCommand {
     },
     /// Search the history of all sessions or of one
     Search(session_list::SearchArgs),
+    /// Ask a session's model a side question, which its history does not get
+    #[command(after_help = ASK_HELP)]
+    Ask {
+        /// Session: id, title, number in `sessions list`, or `last`
+        session: String,
+        /// Question to the session's model
+        #[arg(value_name = "QUESTION", required = true, num_args = 1..)]
+        question: Vec<String>,
+    },
     /// Rename a session
     Rename {
         /// Session: id, title, number in `sessions list`, or `last`
@@ -121,6 +135,9 @@ pub(crate) async fn handle(daemon: Daemon, json: bool, command: SessionsCommand)
         SessionsCommand::Show { session, items } => show(&daemon, &session, items, json).await,
         SessionsCommand::Record(args) => replay::record(&daemon, args, json).await,
         SessionsCommand::Search(args) => session_list::search(&daemon, args, json).await,
+        SessionsCommand::Ask { session, question } => {
+            ask_aside(&daemon, &find(&session).await?, &question.join(" "), json).await
+        }
         SessionsCommand::Rename { session, title } => {
             let id = find(&session).await?;
             daemon.client.rename_session(&id, &title.join(" ")).await?;
@@ -256,6 +273,21 @@ fn author_and_text(body: &ItemBody) -> (&'static str, String) {
         ItemBody::Compaction(compaction) => ("summary", compaction.summary.clone()),
         ItemBody::Notice { text, topic, sources, .. } => ("notice", notice_line(text, *topic, sources)),
     }
+}
+
+/// Asks a side question. On a terminal, the answer is shown as it arrives.
+async fn ask_aside(daemon: &Daemon, id: &str, question: &str, json: bool) -> anyhow::Result<Exit> {
+    let look = TerminalStyle::detect();
+    let (mut out, mut written) = (TextStream::new(io::stdout(), look), Ok(()));
+    let streams = look.out_shown && !json;
+    let show = |more: Option<&str>| match more {
+        Some(more) if streams => written = out.push(more),
+        None if streams => written = out.line("(the answer starts over)"),
+        _ => {}
+    };
+    let answer = daemon.client.ask_aside(id, question, daemon::CLIENT, show).await?;
+    written?;
+    report::show(json, &answer, || Ok(if streams { out.finish() } else { out.whole(answer.text.trim_end()) }?))
 }
 
 async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {

@@ -46,6 +46,8 @@ pub(crate) enum Key {
     Prefix,
     /// Opens the text in the user's editor: Alt-E.
     Open,
+    /// Inserts the picture of the clipboard: Ctrl-V, or the paste without text that some terminals send for a picture.
+    Picture,
     /// Shows the last result: Ctrl-O.
     Show,
     /// Clears the screen: Ctrl-L.
@@ -75,6 +77,7 @@ impl Key {
     pub(crate) fn of(event: Event) -> Option<Self> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => plain(&key),
+            Event::Paste(text) if text.is_empty() => Some(Self::Picture),
             Event::Paste(text) => Some(Self::Paste(text)),
             Event::Resize(..) => Some(Self::Resize),
             _ => None,
@@ -126,6 +129,7 @@ fn with_control(letter: char) -> Option<Key> {
         'p' => Key::Up,
         'r' => Key::Search,
         'u' => Key::Erase,
+        'v' => Key::Picture,
         'w' => Key::Word,
         'x' => Key::Prefix,
         'y' => Key::Yank,

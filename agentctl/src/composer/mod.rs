@@ -1,6 +1,7 @@
-//! The editor of inputs: at the prompt, while a turn runs and below a question. Pure, except for the history file.
+//! The editor of inputs: at the prompt, while a turn runs and below a question. Pure, except for the history file and the
+//! check that a pasted path is a file.
 //!
-//! - [`key`]: keys of the terminal. [`buffer`]: the text and its cursor. [`pastes`]: long pastes.
+//! - [`key`]: keys of the terminal. [`buffer`]: the text and its cursor. [`pastes`]: long pastes, and pictures.
 //! - [`history`]: earlier inputs. [`menu`]: completions. [`view`]: the rows on the screen.
 
 mod buffer;
@@ -68,7 +69,7 @@ impl Composer {
             Key::Paste(text) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
                 let text: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
-                let text = self.pastes.fold(&text);
+                let text = self.picture_mark(&text).unwrap_or_else(|| self.pastes.fold(&text));
                 self.change(|buffer| buffer.insert(&text));
             }
             Key::Enter if !is_whole(self.buffer.text()) => self.change(|buffer| buffer.insert("\n")),
@@ -177,6 +178,16 @@ impl Composer {
             search.found = found.map(|(at, _)| at);
         }
         None
+    }
+
+    /// Returns the mark of a pasted path of a picture, which is sent as a mention of the file. `None` for other pastes,
+    /// and in an input without mentions.
+    fn picture_mark(&mut self, paste: &str) -> Option<String> {
+        self.completer.as_ref()?;
+        let path = pastes::picture_path(paste).filter(|path| path.is_file())?;
+        let mark = self.pastes.mark_picture(path.to_str()?);
+        let gap = if self.buffer.before().ends_with(|c: char| !c.is_whitespace()) { " " } else { "" };
+        Some(format!("{gap}{mark} "))
     }
 
     /// Changes the text, after which the menu and the place in the history no longer apply.
@@ -379,9 +390,29 @@ mod tests {
     }
 
     #[test]
+    fn path_of_a_picture_becomes_a_mention() {
+        let folder = tempfile::Builder::new().prefix("with blanks ").tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        let paste = Key::Paste(format!("'{}' ", path.display()));
+        let mut composer = composer();
+        composer.press(paste.clone());
+        assert!(composer.take().ends_with("a.png' "), "it names no file");
+        std::fs::write(&path, "").unwrap();
+        types(&mut composer, "see");
+        composer.press(paste.clone());
+        composer.press(paste.clone());
+        assert_eq!(composer.shown(), "see [picture 1] [picture 1] ");
+        let mention = format!("#\"{}\"", path.display());
+        assert_eq!(composer.submit(), format!("see {mention} {mention} "));
+        let mut without_mentions = Composer::default();
+        without_mentions.press(paste);
+        assert!(without_mentions.take().ends_with("a.png' "));
+    }
+
+    #[test]
     fn other_keys_are_returned() {
         let mut composer = composer();
-        for key in [Key::Enter, Key::Tab, Key::Escape, Key::Mode, Key::Leave, Key::Show, Key::Open] {
+        for key in [Key::Enter, Key::Tab, Key::Escape, Key::Mode, Key::Leave, Key::Show, Key::Open, Key::Picture] {
             assert_eq!(composer.press(key.clone()), Some(key));
         }
         composer.press(Key::Prefix);

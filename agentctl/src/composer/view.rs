@@ -131,9 +131,7 @@ impl ComposerView {
         self.rows.splice(0..0, above);
         self
     }
-}
 
-impl ComposerView {
     /// Returns the rows with a mark at the cursor, unless it is at the end of its row. For rows above which others are
     /// written, so that the terminal's own cursor is elsewhere.
     pub(crate) fn with_cursor_mark(mut self) -> Vec<String> {

@@ -17,11 +17,11 @@ pub(super) fn wait_for_keys(patience: Duration) -> io::Result<()> {
     if is_gone(PollFlags::POLLIN, patience)? { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
-/// Waits for a line, so long at the most, and tells whether there is one.
+/// Waits up to `patience` for input, and returns true if there is any.
 ///
 /// # Errors
-/// When the terminal is gone.
-pub(super) fn has_line(patience: Duration) -> io::Result<bool> {
+/// Fails if the terminal is gone.
+pub(super) fn has_input(patience: Duration) -> io::Result<bool> {
     wait_for_keys(patience)?;
     Ok(found(PollFlags::POLLIN, PollTimeout::ZERO)?.contains(PollFlags::POLLIN))
 }

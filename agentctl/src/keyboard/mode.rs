@@ -97,6 +97,12 @@ impl Mode {
         self.is_set
     }
 
+    /// Sets the mode again, so that the library is notified of keys that it left in the terminal: it reads up to 1024
+    /// bytes at a time, and then waits for new ones.
+    pub(super) fn signal_keys(&self) {
+        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours);
+    }
+
     /// True where lines come and no keys.
     pub(super) fn has_lines(&self) -> bool {
         !self.is_smart

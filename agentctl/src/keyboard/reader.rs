@@ -1,7 +1,7 @@
 //! The thread that reads the terminal.
 
 use std::{
-    io,
+    io::{self, Write as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +20,7 @@ use nix::{
 
 use super::{
     Key, Press, Shared,
-    hangup::{has_line, is_gone_now, wait_for_keys},
+    hangup::{has_input, is_gone_now, wait_for_keys},
     mode::Mode,
 };
 
@@ -70,7 +70,7 @@ impl Reader {
     }
 }
 
-/// Takes in the next key, if there is one; of a terminal that has lines, the next line.
+/// Handles the next key, or waits a moment for one; on a terminal that has lines, handles the next line.
 fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Result<()> {
     if shared.is_lent.load(Ordering::Relaxed) {
         thread::sleep(GLANCE);
@@ -85,8 +85,16 @@ fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Resu
     if terminal.as_ref().is_some_and(Mode::has_lines) {
         return look_at_lines(shared, line);
     }
-    wait_for_keys(if last_key.elapsed() < IDLE_AFTER { GLANCE } else { IDLE_GLANCE })?;
+    // Keys that arrived with the last one are in the library already, so the terminal is awaited only if there are none.
+    wait_for_keys(Duration::ZERO)?;
     if !event::poll(Duration::ZERO)? {
+        let glance = if last_key.elapsed() < IDLE_AFTER { GLANCE } else { IDLE_GLANCE };
+        if has_input(glance)?
+            && !event::poll(Duration::ZERO)?
+            && let Some(mode) = terminal.as_ref()
+        {
+            mode.signal_keys();
+        }
         return Ok(());
     }
     *last_key = Instant::now();
@@ -111,7 +119,7 @@ fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Resu
 /// Takes in lines as a paste and an Enter each. The terminal is held meanwhile.
 fn look_at_lines(shared: &Shared, begun: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 4096];
-    if !has_line(GLANCE)? {
+    if !has_input(GLANCE)? {
         return Ok(());
     }
     let read = match read(io::stdin(), &mut bytes) {
@@ -134,8 +142,10 @@ fn look_at_lines(shared: &Shared, begun: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the process and those beside it in its pipeline, as the terminal does where Ctrl-Z is no key.
+/// Stops the process and those beside it in its pipeline, as the terminal does if Ctrl-Z is not read as a key.
 fn suspend(mode: &mut Mode) -> io::Result<()> {
+    // The shell writes below the row of the cursor, where the status line is.
+    io::stderr().write_all(b"\r\n\x1b[J")?;
     mode.put_back();
     kill(Pid::from_raw(0), Signal::SIGTSTP)?;
     // The stop may reach this thread a little later than it reaches others.

@@ -30,6 +30,8 @@ pub(crate) struct TypeAhead {
     pub(crate) composer: Composer,
     /// Time of the last key that was typed here.
     last: Option<Instant>,
+    /// True after the key of the external editor, which opens at the prompt only.
+    wants_editor: bool,
 }
 
 impl TypeAhead {
@@ -46,8 +48,14 @@ impl TypeAhead {
             Some(Key::Enter) if is_full => _ = self.composer.press(Key::Break),
             Some(Key::Enter) => self.steers.push_back(self.composer.submit()),
             Some(Key::Tab) if !is_full => self.messages.push_back(self.composer.submit()),
+            Some(Key::Open) => self.wants_editor = true,
             _ => {}
         }
+    }
+
+    /// Returns true once after the key of the external editor.
+    pub(crate) fn take_editor_request(&mut self) -> bool {
+        std::mem::take(&mut self.wants_editor)
     }
 
     /// Moves the message that was queued last back into the empty input.
@@ -222,6 +230,17 @@ mod tests {
         let mut pasted = typed("see: ");
         pasted.press(Press { key: Key::Paste("a\r\nb\u{1b}\n".into()), at: Instant::now() });
         check(pasted, &[], "see: a\nb\n");
+    }
+
+    #[test]
+    fn editor_key_is_reported_once_and_keeps_the_text() {
+        for keys in [&[Key::Open][..], &[Key::Prefix, Key::End]] {
+            let mut typed = typed("text");
+            assert!(!typed.take_editor_request());
+            keys.iter().for_each(|key| typed.press(Press { key: key.clone(), at: Instant::now() }));
+            assert_eq!((typed.take_editor_request(), typed.take_editor_request()), (true, false), "{keys:?}");
+            assert_eq!(typed.take_line(), "text");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Every character is visible ([`agentd_core::visible`]). Lines of a diff have their numbers before them if there is
 //! room for it, and the name of a file is followed by the numbers of added and removed lines.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use agentd_core::{tool::PrintedText, visible};
 use anstyle::Style;
@@ -63,6 +63,22 @@ pub(crate) fn counts(diff: &PrintedText, is_one_file: bool) -> Option<LineCounts
     let (mut numbers, mut counts) = (Numbers::of(&diff.text, 0), LineCounts::default());
     diff.text.lines().for_each(|line| counts.add(&numbers.next(line)));
     numbers.left.is_none_or(|left| left == (0, 0)).then_some(counts)
+}
+
+/// Counts the lines of each file of a stored diff, by its path without a leading slash. The last file of a diff that is
+/// cut is left out.
+pub(crate) fn counts_by_file(diff: &PrintedText) -> HashMap<&str, LineCounts> {
+    let (mut numbers, mut name) = (Numbers::of(&diff.text, 0), "");
+    let mut files: HashMap<&str, LineCounts> = HashMap::new();
+    for line in diff.text.lines() {
+        let shown = numbers.next(line);
+        let named = line.strip_prefix("--- a/").or_else(|| line.strip_prefix("+++ b/"));
+        name = named.filter(|_| shown.style == STRONG).unwrap_or(name);
+        files.entry(name).or_default().add(&shown);
+    }
+    let incomplete = if diff.cut { name } else { "" };
+    files.retain(|name, _| !name.is_empty() && *name != incomplete);
+    files
 }
 
 /// Returns the lines of a preview, as many as there is room for; the last one then counts the others. A line is shown
@@ -360,6 +376,22 @@ mod tests {
         check(&new, Some("+1,200"));
         assert_eq!(counts(&new, false), None);
         check(&cut("--- a/x\n+++ b/x\n@@ -1,900 +1,900 @@\n-one\n+tw"), None);
+    }
+
+    #[test]
+    fn diff_lines_are_counted_by_file() {
+        let all = "--- /dev/null\n+++ b/new\n@@ -0,0 +1,2 @@\n+one\n+++ b/x\n--- a/b/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n\
+                   --- a/p\n+++ b/p\n(binary content: 2 bytes after)\n";
+        let check = |diff: &PrintedText, expected: &[(&str, &str)]| {
+            let counts = counts_by_file(diff);
+            let mut shown: Vec<_> = counts.iter().map(|(name, counts)| (*name, counts.to_string())).collect();
+            shown.sort();
+            let shown: Vec<(&str, &str)> = shown.iter().map(|(name, counts)| (*name, counts.as_str())).collect();
+            assert_eq!(shown, expected);
+        };
+        check(&stored(all), &[("b/gone", "−1"), ("new", "+2"), ("p", "")]);
+        check(&PrintedText { cut: true, ..stored(all) }, &[("b/gone", "−1"), ("new", "+2")]);
+        check(&stored(""), &[]);
     }
 
     #[test]

@@ -5,12 +5,13 @@
 //! the model says between its tool calls does not get into a script's variable. Its words are as they are,
 //! but what a terminal would obey is taken out of them there too: nobody knows where a pipe leads.
 
+mod asides;
 mod options;
 
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, Write},
-    sync::PoisonError,
+    time::{Duration, Instant},
 };
 
 use agentd_core::{
@@ -28,7 +29,7 @@ use super::{
     asking, closing,
     context::{compaction_line, notice_line, thought_line},
     input_row,
-    partial_item::{PartialItem, RunningCall},
+    partial_item::{PartialItem, PendingRetry, RunningCall},
     reads::FoldedReads,
     spinner::Spinner,
     state_lines::state_lines,
@@ -43,7 +44,7 @@ use crate::{
         paint::{QUIET, STRONG, WARN, clip, fold, paint},
         sanitize::{clean, clean_line},
     },
-    turn::{LOST, Renderer},
+    turn::{Aside, LOST, Renderer},
 };
 
 /// Shows turns to a person.
@@ -61,6 +62,8 @@ pub(crate) struct Human<O, E> {
     running: Vec<RunningCall>,
     /// Reads whose line is printed once no other read can join them.
     reads: Option<FoldedReads>,
+    /// Retry that is counted down.
+    retry: Option<PendingRetry>,
     /// Preview of the last question.
     previewed: Option<String>,
     /// Set while a turn runs.
@@ -80,6 +83,8 @@ pub(crate) struct Human<O, E> {
     shows_whole: &'static str,
     /// Status line of a chat, below the text and the spinner.
     status: Option<SharedStatus>,
+    /// Answered side questions that wait for the end of a text.
+    asides: Vec<Aside>,
 }
 
 /// Events before the start of a session's first turn at the most, and that start.
@@ -111,6 +116,7 @@ impl<O: Write, E: Write> Human<O, E> {
             calls: HashMap::new(),
             running: Vec::new(),
             reads: None,
+            retry: None,
             previewed: None,
             live: false,
             repeated: 0,
@@ -122,12 +128,7 @@ impl<O: Write, E: Write> Human<O, E> {
             line: None,
             shows_whole: "",
             status: None,
-        }
-    }
-
-    fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
-        if let Some(status) = &self.status {
-            change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+            asides: Vec::new(),
         }
     }
 
@@ -171,12 +172,16 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.folded(WARN, &format!("! {} answers: {}", clean_line(model), clean_line(reason)))
             }
             EventKind::ModelChosen { .. } | EventKind::IntentClassified { .. } => Ok(()),
-            EventKind::Warning { message, .. } => self.folded(WARN, &format!("! {}", clean_line(message))),
+            EventKind::Warning { message, retry_in_ms, .. } => {
+                self.retry = retry_in_ms.map(|delay| PendingRetry(Instant::now() + Duration::from_millis(delay)));
+                self.folded(WARN, &format!("! {}", clean_line(message)))
+            }
             EventKind::TurnEnded { .. } => self.turn_ended(),
         }
     }
 
     fn item_started(&mut self, item: &Item) -> io::Result<()> {
+        self.retry = None;
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let reasoning = matches!(item.body, ItemBody::Reasoning { .. });
@@ -307,7 +312,7 @@ impl<O: Write, E: Write> Human<O, E> {
             self.text.finish()?;
         }
         self.wait();
-        Ok(())
+        self.show_asides()
     }
 
     /// Writes words of the answer, where they are written as they come.
@@ -338,7 +343,10 @@ impl<O: Write, E: Write> Human<O, E> {
         let reads = self.reads.as_ref().map(|reads| format!(" · {}", reads.title.shown())).unwrap_or_default();
         match self.running.as_slice() {
             _ if self.text.is_open() => {}
-            [] => self.spinner.show(&format!("waiting for the model{reads}")),
+            [] => {
+                let retry = self.retry.as_ref().and_then(|retry| retry.line(Instant::now()));
+                self.spinner.show(&retry.unwrap_or_else(|| format!("waiting for the model{reads}")));
+            }
             [one] => self.spinner.show_lines(&one.title, one.lines.iter().map(|line| format!("  {line}"))),
             [one, others @ ..] => {
                 let last = |call: &RunningCall| Some(format!("  {}: {}", call.title, call.lines.back()?));
@@ -391,6 +399,8 @@ impl<O: Write, E: Write> Human<O, E> {
         self.make_way()?;
         self.change_status(|status| status.turn = None);
         self.live = false;
+        self.retry = None;
+        self.show_asides()?;
         self.items.clear();
         self.calls.clear();
         self.running.clear();
@@ -433,7 +443,11 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         if let EventKind::TurnStarted { .. } = event.kind {
             self.opens_session = event.seq <= OPENING;
         }
-        self.show(&event.kind)
+        // Calls beside the turn are not part of its status.
+        match &event.kind {
+            EventKind::UsageUpdated { .. } if event.turn_id.is_none() => Ok(()),
+            kind => self.show(kind),
+        }
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
@@ -450,14 +464,32 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.make_way()
     }
 
+    fn aside(&mut self, aside: Aside) -> io::Result<()> {
+        self.asides.push(aside);
+        self.show_asides()
+    }
+
     fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
         let columns = self.look.columns();
         let mut rows = input_row::rows(typed, columns);
         self.change_status(|status| {
             rows.insert(0, paint(self.look.err_color, QUIET, &status.line(columns.saturating_sub(1))));
         });
+        if self.retry.is_some() {
+            self.wait();
+            self.retry = self.retry.take().filter(|retry| retry.line(Instant::now()).is_some());
+        }
         self.spinner.below(rows.clone());
         self.text.below(rows)
+    }
+
+    fn set_waiting_questions(&mut self, number: usize) {
+        self.change_status(|status| status.questions = number);
+    }
+
+    fn redraw(&mut self) -> io::Result<()> {
+        // The spinner is drawn again by itself.
+        self.text.draw_again()
     }
 
     fn lost(&mut self) -> io::Result<()> {

@@ -175,9 +175,34 @@ fn working_turn() -> Script {
         .runs("b", "read_file")
         .returns("b", "read_file", "no such file", Some(ToolErrorCode::Path))
         .returns("a", "read_file", "one\ntwo\n", None)
-        .event(EventKind::Warning { code: "model_retry".into(), message: "trying again in 2 s".into() })
+        .event(EventKind::Warning {
+            code: "model_retry".into(),
+            message: "trying again in 2 s".into(),
+            retry_in_ms: None,
+        })
         .says(&["# Sum", "mary\n\n- **a.txt** ", "has two lines that say one", " and two\n- 漢字\n"])
         .ends("# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n")
+}
+
+#[test]
+fn side_questions_wait_for_the_end_of_a_text() {
+    let paper = Paper::default();
+    let mut human = Human::new(paper.clone(), paper.clone(), TERMINAL);
+    let failure = crate::failure::Failure::usage("no model").hint("connect one");
+    for (at, kind) in Script::new().says(&["One, ", "two."]).ends("One, two.").events.iter().enumerate() {
+        human.show(kind).unwrap();
+        // After the first piece of the text.
+        if at == 2 {
+            human.asides.push(Aside { question: "Who is Paul?".into(), answer: Ok("A **walrus**.".into()) });
+            human.asides.push(Aside { question: "And Ringo?".into(), answer: Err(failure.clone()) });
+            human.show_asides().unwrap();
+        }
+    }
+    let screen = Screen::new(60, 12).feed(&paper.text()).lines().join("\n");
+    let mut rest = screen.as_str();
+    for part in ["One, two.", "btw · Who is Paul?", "A walrus.", "btw · And Ringo?", "! no model; connect one"] {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing or too early in {screen}")).1;
+    }
 }
 
 #[test]
@@ -318,7 +343,7 @@ fn reads_in_a_row_share_a_line_that_is_never_lost() {
         let (_, err) = script.played(PIPES, |human| human);
         assert_eq!(err.text(), format!("{line}{after}"));
     };
-    let warning = EventKind::Warning { code: "model_retry".into(), message: "trying again".into() };
+    let warning = EventKind::Warning { code: "model_retry".into(), message: "trying again".into(), retry_in_ms: None };
     check(two().event(warning), "! trying again\n");
     check(two().calls("c", "now", "{}"), "");
     check(two().runs("c", "grep"), "");

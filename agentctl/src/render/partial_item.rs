@@ -1,6 +1,10 @@
-//! Items under way: the part of a text that came and the part that can be shown, and the progress of a running call.
+//! Items under way: the part of a text that came and the part that can be shown, the progress of a running call, and the
+//! announced retry of a model call.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use agentd_core::ids::{CallId, ItemId};
 
@@ -26,6 +30,18 @@ impl RunningCall {
         self.lines.extend(text.lines().map(clean_line).filter(|line| !line.is_empty()));
         let surplus = self.lines.len().saturating_sub(LIVE_LINES);
         self.lines.drain(..surplus);
+    }
+}
+
+/// Time of the announced retry of a model call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PendingRetry(pub(super) Instant);
+
+impl PendingRetry {
+    /// Returns the remaining time in words, or `None` after the delay.
+    pub(super) fn line(self, now: Instant) -> Option<String> {
+        let left = self.0.saturating_duration_since(now).as_millis().div_ceil(1000);
+        (left > 0).then(|| format!("retrying in {left} s"))
     }
 }
 
@@ -88,6 +104,17 @@ impl PartialItem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn announced_retry_counts_down() {
+        let now = Instant::now();
+        let retry = PendingRetry(now + Duration::from_secs(6));
+        let line = |passed: u64| retry.line(now + Duration::from_millis(passed));
+        assert_eq!(line(0).as_deref(), Some("retrying in 6 s"));
+        assert_eq!(line(1_500).as_deref(), Some("retrying in 5 s"));
+        assert_eq!(line(5_001).as_deref(), Some("retrying in 1 s"));
+        assert_eq!(line(6_000), None);
+    }
 
     #[test]
     fn live_reasoning_keeps_blanks_between_chunks() {

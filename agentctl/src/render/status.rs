@@ -14,9 +14,12 @@ use agentd_core::{
     usage::Usage,
 };
 
-use crate::terminal::{
-    paint::{clip, dollars},
-    sanitize::clean_line,
+use crate::{
+    report::count,
+    terminal::{
+        paint::{clip, dollars, width},
+        sanitize::clean_line,
+    },
 };
 
 /// The columns of a branch.
@@ -51,6 +54,8 @@ pub(crate) struct ChatStatus {
     pub(crate) window: Option<u64>,
     /// The running turn.
     pub(crate) turn: Option<TurnProgress>,
+    /// Questions of the session that wait and are not on the screen.
+    pub(crate) questions: usize,
 }
 
 /// Progress of a turn.
@@ -72,6 +77,7 @@ impl ChatStatus {
     /// Shows a turn from now on.
     pub(crate) fn begin_turn(&mut self) {
         self.turn = Some(TurnProgress { begun: Instant::now(), step: 0, cost: None });
+        self.questions = 0;
     }
 
     /// Counts a model call of the turn. `total` is the usage of the turn so far.
@@ -99,32 +105,60 @@ impl ChatStatus {
         format!("{mark}agentd{folder}")
     }
 
-    /// The line, in no more than these columns.
+    /// Returns the line, in at most `columns`.
     pub(crate) fn line(&self, columns: usize) -> String {
+        self.line_above(0, columns)
+    }
+
+    /// Returns the line where no input row shows the number of queued messages, in at most `columns`.
+    pub(crate) fn line_above(&self, messages: usize, columns: usize) -> String {
         let folder = match &self.folder {
             Some(mount) => format!("{} {}", folder_name(&mount.path), if mount.writable { "rw" } else { "ro" }),
             None => "no folder".to_owned(),
         };
         let added = if self.added.is_empty() { String::new() } else { format!(" +{}", self.added.len()) };
         let folder = folder + &added;
-        // First, so that nothing pushes it off a narrow screen. A choice holds with the next message.
+        // A choice holds with the next message.
         let mode = match self.chosen.filter(|chosen| *chosen != self.mode) {
             Some(chosen) => format!("{} → {chosen}", self.mode),
             None => self.mode.to_string(),
         };
-        let mut parts = vec![mode, self.agent.clone(), folder];
-        // Text of the repository, which is not to look like parts of ours.
-        parts.extend(self.branch.as_ref().map(|branch| clip(&branch.replace('·', "."), BRANCH)));
-        parts.push(self.model.clone());
-        parts.extend(self.turn.map(|turn| clock(turn.begun.elapsed().as_secs())));
-        parts.extend(self.turn.filter(|turn| turn.step > 0).map(|turn| format!("step {}", turn.step)));
-        parts.extend(self.fullness.filter(|percent| *percent > 0).map(|percent| format!("{percent}% of the window")));
+        let waiting = [(self.questions, "question"), (messages, "message")].map(|(number, noun)| wait(number, noun));
+        let percent = self.fullness.filter(|percent| *percent > 0);
         let turn_cost = self.turn.and_then(|turn| turn.cost).filter(|cost| *cost > 0);
         let cost = self.cost.into_iter().chain(turn_cost).reduce(u64::saturating_add);
-        parts.extend(cost.map(dollars));
-        parts.retain(|part| !part.is_empty());
-        clip(&parts.join(" · "), columns)
+        let [questions, messages] = waiting.map(Option::unwrap_or_default);
+        // Each with its rank: parts of the highest rank are omitted first if the screen is narrow.
+        let mut parts = vec![
+            (0, mode),
+            (0, questions),
+            (0, messages),
+            (2, self.agent.clone()),
+            (1, folder),
+            // Text of the repository, which must not look like parts of ours.
+            (4, self.branch.as_ref().map(|branch| clip(&branch.replace('·', "."), BRANCH)).unwrap_or_default()),
+            (3, self.model.clone()),
+            (0, self.turn.map(|turn| clock(turn.begun.elapsed().as_secs())).unwrap_or_default()),
+            (0, self.turn.filter(|turn| turn.step > 0).map(|turn| format!("step {}", turn.step)).unwrap_or_default()),
+            (1, percent.map(|percent| format!("{percent}% of the window")).unwrap_or_default()),
+            (1, cost.map(dollars).unwrap_or_default()),
+        ];
+        parts.retain(|(_, part)| !part.is_empty());
+        loop {
+            let line = parts.iter().map(|(_, part)| part.as_str()).collect::<Vec<_>>().join(" · ");
+            let last = parts.iter().enumerate().filter(|(_, (rank, _))| *rank > 0).max_by_key(|(_, (rank, _))| *rank);
+            match last.map(|(at, _)| at).filter(|_| width(&line) > columns) {
+                Some(at) => parts.remove(at),
+                None => return clip(&line, columns),
+            };
+        }
     }
+}
+
+/// Returns what waits, or `None` for none.
+fn wait(number: usize, noun: &str) -> Option<String> {
+    let verb = if number == 1 { "waits" } else { "wait" };
+    (number > 0).then(|| format!("{} {verb}", count(number as u64, noun)))
 }
 
 /// Formats seconds as minutes and seconds, or as hours, minutes and seconds.
@@ -188,20 +222,25 @@ mod tests {
             ..status
         };
         assert_eq!(status.line(80), "accept-edits · poet · app rw +1 · main · gpt-5 · 12% of the window · $0.0400");
-        let narrow = status.line(20);
+        assert_eq!(status.line(60), "accept-edits · app rw +1 · 12% of the window · $0.0400");
+        assert_eq!(status.line(30), "accept-edits · app rw +1");
+        assert_eq!(status.line(10), "accept-ed…");
         status.choose_next_mode();
         assert!(status.line(80).starts_with("accept-edits → plan · "));
         status.branch = Some("main · gpt-5 · ask · and more of that".to_owned());
         assert!(status.line(200).contains(" · main . gpt-5 . ask . an… · gpt-5 · "), "{}", status.line(200));
         assert_eq!(status.title(true), "● agentd: app");
+        status.questions = 2;
+        assert!(status.line(200).starts_with("accept-edits → plan · 2 questions wait · poet · "));
+        assert!(status.line_above(1, 200).contains(" · 2 questions wait · 1 message waits · poet · "));
         status.window = Some(1000);
         status.begin_turn();
+        assert!(!status.line(200).contains("wait"), "a turn starts without questions");
         let usage =
             Usage { prompt_tokens: 300, completion_tokens: 10, cost_microusd: Some(80_000), ..Usage::default() };
         status.count_call(3, &usage, &usage);
         assert!(status.line(200).ends_with(" · 0:00 · step 3 · 31% of the window · $0.1200"), "{}", status.line(200));
         assert_eq!((clock(133).as_str(), clock(3_725).as_str()), ("2:13", "1:02:05"));
-        assert!(narrow.chars().count() <= 20 && narrow.starts_with("accept-edits · poet"), "{narrow}");
     }
 
     #[test]

@@ -7,15 +7,19 @@
 //! shown once, whichever way.
 //!
 //! A word that does not fit into its row is carried to the next one, as it will be when the block is finished, so that a
-//! paragraph does not jump. Of a table no more is echoed than can be repainted: the rest comes with its end.
+//! paragraph does not jump. A table is not echoed, because a row of it cannot be drawn before the last one is known: the
+//! number of its rows is shown below until it is complete.
 
 use std::io::{self, Write};
 
 use super::markdown::{Markdown, WIDEST, hanging, table, wrap::cut};
-use crate::terminal::{
-    look::TerminalStyle,
-    paint::{widest, without_colors},
-    sanitize::{Sanitizer, clean},
+use crate::{
+    report::count,
+    terminal::{
+        look::TerminalStyle,
+        paint::{widest, without_colors},
+        sanitize::{Sanitizer, clean},
+    },
 };
 
 /// Stand-in for a tab while its line is incomplete: the width of a real one is the terminal's affair.
@@ -65,8 +69,6 @@ struct Echo {
     fixed: bool,
     /// Not all of the block is on the screen: it is repainted in any case.
     partial: bool,
-    /// Nothing more is echoed: what comes would scroll the block out of reach.
-    full: bool,
     /// Maximum number of rows below so far, which have scrolled the block up.
     below: usize,
 }
@@ -97,11 +99,38 @@ impl<W: Write> TextStream<W> {
         self.is_streaming = true;
         let text = self.sanitizer.push(text);
         let mut painted = String::with_capacity(text.len() + 16);
+        self.follow_width(&mut painted);
         for c in text.chars() {
             self.character(c, &mut painted);
         }
         self.end_ink(&mut painted);
-        self.write(&painted)
+        // Another row of a table is counted below.
+        if self.echo.partial && text.contains('\n') { self.draw(&painted) } else { self.write(&painted) }
+    }
+
+    /// Begins a row if the width of the window has changed, because the terminal may have broken the rows so far.
+    fn follow_width(&mut self, painted: &mut String) {
+        if self.block.is_empty() || !self.paints() || self.echo.partial {
+            return;
+        }
+        let window = (self.look.size)();
+        if window.0 != self.echo.window.0 {
+            self.echo.fixed = true;
+            self.echo.window = window;
+            self.echo.newline();
+            painted.push('\n');
+        }
+    }
+
+    /// Draws the row under way and the rows below again where the cursor is now. What is above cannot be repainted.
+    pub(crate) fn draw_again(&mut self) -> io::Result<()> {
+        if !(self.is_open() && self.paints()) {
+            return Ok(());
+        }
+        self.has_below = false;
+        self.echo.fixed = !self.block.is_empty();
+        let row = format!("\r{}", &self.echo.text[self.echo.row..]);
+        self.draw(&row)
     }
 
     /// Shows rows below the text while it streams. The rows must be clean and fit the window.
@@ -130,11 +159,12 @@ impl<W: Write> TextStream<W> {
         all.push_str(painted);
         if self.is_open() && !self.below.is_empty() {
             // A vertical tab scrolls if there is no room below, and keeps the column.
-            let count = self.below.len();
-            self.echo.below = self.echo.below.max(count);
-            all.push_str(&"\x0b".repeat(count));
-            all.push_str(&format!("\x1b[{count}A{STORE_CURSOR}"));
-            self.below.iter().for_each(|row| all.extend([NEXT_ROW, row]));
+            let table = self.echo.partial.then(|| format!("… a table, {}", count(self.block.lines().count(), "row")));
+            let height = self.below.len() + usize::from(table.is_some());
+            self.echo.below = self.echo.below.max(height);
+            all.push_str(&"\x0b".repeat(height));
+            all.push_str(&format!("\x1b[{height}A{STORE_CURSOR}"));
+            table.iter().chain(&self.below).for_each(|row| all.extend([NEXT_ROW, row]));
             all.push_str(RESTORE_CURSOR);
             self.has_below = true;
         }
@@ -182,13 +212,6 @@ impl<W: Write> TextStream<W> {
         if c == '\n' {
             if self.paints() && !self.markdown.in_fence() && table::is_row(&self.block) {
                 self.block.push('\n');
-                self.echo.full |= self.echo.rows + self.echo.below + 3 > self.echo.window.1;
-                if self.echo.full {
-                    self.echo.partial = true;
-                } else {
-                    self.echo.newline();
-                    painted.push('\n');
-                }
             } else {
                 self.end_line(painted);
             }
@@ -209,7 +232,10 @@ impl<W: Write> TextStream<W> {
     fn echo_painted(&mut self, c: char, painted: &mut String) {
         let mut letters = [0; 4];
         let code = self.markdown.in_fence();
-        let is_table = !code && table::is_row(&self.block);
+        if !code && table::is_row(&self.block) {
+            self.echo.partial = true;
+            return;
+        }
         let shown = if c == '\t' { TAB } else { c.encode_utf8(&mut letters) };
         // One column is left free: a terminal that counts a character as wide must not break the line.
         let columns = self.echo.window.0.saturating_sub(1);
@@ -221,12 +247,7 @@ impl<W: Write> TextStream<W> {
             }
         }
         for c in shown.chars() {
-            let limit = if code || is_table { columns } else { columns.min(WIDEST) };
-            if is_table && (self.echo.full || self.echo.column + widest(c) > limit) {
-                // A table that does not fit is never shown as it is written.
-                self.echo.partial = true;
-                continue;
-            }
+            let limit = if code { columns } else { columns.min(WIDEST) };
             if self.echo.column + widest(c) > limit {
                 if code {
                     // Code is copied from the screen, so that its lines get no breaks of ours.
@@ -314,19 +335,17 @@ impl<W: Write> TextStream<W> {
         }
         let at_start = echo.text.ends_with('\n');
         let is_shown = if at_start { echo.text == rendered } else { format!("{}\n", echo.text) == rendered };
-        let out_of_reach = echo.fixed || window != echo.window || echo.rows + echo.below + 2 > window.1;
-        if !echo.partial && (is_shown || out_of_reach) {
+        let is_moved = echo.fixed || window != echo.window || echo.rows + echo.below + 2 > window.1;
+        // Of a table nothing is on the screen that could be out of reach.
+        let out_of_reach = is_moved && !echo.text.is_empty();
+        if out_of_reach || is_shown && !echo.partial {
             if !at_start {
                 painted.push('\n');
             }
-            return;
-        }
-        if out_of_reach {
-            // What is there stays, and all of it follows.
-            if !at_start {
-                painted.push('\n');
+            // The echo stays. If it is only a part of the block, all of the block follows.
+            if echo.partial {
+                painted.push_str(&rendered);
             }
-            painted.push_str(&rendered);
             return;
         }
         painted.push('\r');
@@ -425,6 +444,45 @@ mod tests {
         check("| a | b |\n|---|---|\n| 10 | 2 |", &["a  │ b", "───┼──", "10 │ 2"]);
         check("| no | table\nafter", &["| no | table", "after"]);
         check("| no | table |\n", &["| no | table |"]);
+    }
+
+    #[test]
+    fn streaming_table_is_counted_below_and_drawn_whole_after_a_resize() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        static WIDTH: AtomicUsize = AtomicUsize::new(COLUMNS);
+        let look = TerminalStyle { size: || (WIDTH.load(Ordering::Relaxed), ROWS), ..look() };
+        let mut bytes = Vec::new();
+        let mut stream = TextStream::new(&mut bytes, look);
+        stream.push("Sizes:\n| a | b |\n|---|---|\n| 10 | 2").unwrap();
+        stream.below(vec!["status".to_owned()]).unwrap();
+        let open = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(stream.out.clone()).unwrap()).lines();
+        assert_eq!(open, ["Sizes:", "", "… a table, 3 rows", "status"]);
+        WIDTH.store(COLUMNS - 5, Ordering::Relaxed);
+        stream.push(" |\n| 3 | 4 |\n").unwrap();
+        let open = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(stream.out.clone()).unwrap()).lines();
+        assert_eq!(open, ["Sizes:", "", "… a table, 4 rows", "status"]);
+        stream.finish().unwrap();
+        let shown = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
+        assert_eq!(shown, ["Sizes:", "a  │ b", "───┼──", "10 │ 2", "3  │ 4"]);
+    }
+
+    #[test]
+    fn resumed_process_draws_the_row_and_the_rows_below_again() {
+        let mut bytes = Vec::new();
+        let mut stream = TextStream::new(&mut bytes, look());
+        stream.push("A **bold** be").unwrap();
+        stream.below(vec!["status".to_owned()]).unwrap();
+        // The shell writes while the process is stopped.
+        stream.out.extend_from_slice(b"\x1b[J\nstopped\n");
+        stream.draw_again().unwrap();
+        stream.push("gin").unwrap();
+        let open = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(stream.out.clone()).unwrap()).lines();
+        assert_eq!(open, ["A **bold** be", "stopped", "A **bold** begin", "status"]);
+        stream.push("\n**end**").unwrap();
+        stream.finish().unwrap();
+        let shown = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
+        assert_eq!(shown, ["A **bold** be", "stopped", "A **bold** begin", "end"]);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! why it failed, the end or the beginning of a command's output, and the changes of files.
 
 use agentd_core::{
-    tool::{FileChangeKind, PrintedText, ToolCall, ToolErrorCode, ToolResult},
+    tool::{FileChange, FileChangeKind, PrintedText, ToolCall, ToolErrorCode, ToolResult},
+    tool_table::ToolKind,
     visible,
 };
 use serde_json::Value;
 
 use super::{
     diff,
-    subject::{PATCH, file_and_lines, subject},
+    subject::{PATCH, file_and_lines, kind, subject},
 };
 use crate::terminal::{
     look::TerminalStyle,
@@ -155,19 +156,25 @@ pub(crate) fn watched_lines(
     lines
 }
 
-/// Returns the diff of a successful edit.
+/// Returns the diff of a successful edit, or of a command that ended by itself.
 pub(super) fn changes(result: &ToolResult) -> Option<&PrintedText> {
     result.details.as_deref()?.diff.as_ref().filter(|diff| result.error.is_none() && !diff.text.is_empty())
 }
 
-/// Returns the names of the changed files in one row, as many as fit. `None` if the line of the call has them.
+/// Returns the names of the changed files with their counts in one row, as many as fit. `None` if the line of the call
+/// has them.
 fn changed_names(result: &ToolResult, columns: usize) -> Option<String> {
     let files = &result.files;
     let is_outcome = !failed(result) && result.name != DELEGATE;
     if files.is_empty() || is_outcome && (files.len() == 1 || result.name == PATCH) {
         return None;
     }
-    let names: Vec<String> = files.iter().take(NAMED_FILES).map(|file| visible::line(&file.path)).collect();
+    let by_file = changes(result).map(diff::counts_by_file).unwrap_or_default();
+    let name = |file: &FileChange| {
+        let counts = by_file.get(file.path.trim_start_matches('/')).copied().unwrap_or_default();
+        format!("{} {counts}", visible::line(&file.path)).trim_end().to_owned()
+    };
+    let names: Vec<String> = files.iter().take(NAMED_FILES).map(name).collect();
     let row = |shown: usize| match files.len() - shown {
         0 => format!("changed: {}", names.join(", ")),
         more => format!("changed: {} and {} more", names[..shown].join(", "), number(more as u64)),
@@ -256,15 +263,23 @@ pub(super) fn line_count(text: &str) -> u64 {
 }
 
 /// Returns the change of files in a few words, without what the subject of the call has already: its path for an edit
-/// with a diff, and the counts for a patch.
+/// with a diff, and the counts for a patch. Several files have counts only if the diff has all of them.
 fn changed(result: &ToolResult, subject: &str) -> String {
     let files = &result.files;
-    let counts = changes(result).and_then(|diff| diff::counts(diff, files.len() == 1)).map(|counts| counts.to_string());
+    let total = files.iter().filter(|file| !file.is_folder()).count();
+    let has_all = |diff: &&PrintedText| files.len() == 1 || diff::counts_by_file(diff).len() >= total;
+    let counts = changes(result).filter(has_all).and_then(|diff| diff::counts(diff, files.len() == 1));
+    let counts = counts.map(|counts| counts.to_string());
     let [file] = files.as_slice() else {
         return format!("changed {} files {}", files.len(), counts.unwrap_or_default()).trim_end().to_owned();
     };
     let (verb, path) = (done(file.change), visible::line(&file.path));
     match counts {
+        Some(counts) if kind(&result.name) != ToolKind::Edit => {
+            let is_counted = file.change == FileChangeKind::Modified && !counts.is_empty();
+            let change = if is_counted { counts } else { format!("{verb} {counts}") };
+            format!("{} {path}", change.trim_end())
+        }
         Some(counts) if subject.ends_with(&counts) => verb.to_owned(),
         Some(counts) if file.change == FileChangeKind::Modified => counts,
         Some(counts) => format!("{verb} {counts}"),
@@ -371,10 +386,7 @@ fn done(change: FileChangeKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        ids::CallId,
-        tool::{FileChange, ToolDetails},
-    };
+    use agentd_core::{ids::CallId, tool::ToolDetails};
 
     use super::*;
 
@@ -531,6 +543,16 @@ mod tests {
         let patch = serde_json::json!({ "patch": "*** Update File: /project/a.rs\n-old\n+new\n+more\n" }).to_string();
         let patched = edit("apply_patch", &["/project/a.rs"], Modified, diff);
         check(&patch, patched, 80, "● apply_patch /project/a.rs +2 −1 → changed · 12 ms");
+        // The subject of a command does not name its files.
+        let touched = |change, diff: &str| edit("run_bash_command", &["/project/a.rs"], change, diff);
+        let ran = r#"{"command":"make /project/a.rs"}"#;
+        check(ran, touched(Modified, diff), 80, "● $ make /project/a.rs → +2 −1 /project/a.rs · 12 ms");
+        let gone = "--- a/project/a.rs\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n";
+        check(ran, touched(Deleted, gone), 80, "● $ make /project/a.rs → deleted −1 /project/a.rs · 12 ms");
+        let binary = "--- a/project/a.rs\n+++ b/project/a.rs\n(binary content: 2 bytes after)\n";
+        check(ran, touched(Modified, binary), 80, "● $ make /project/a.rs → changed /project/a.rs · 12 ms");
+        let partial = edit("run_bash_command", &["/project/a.rs", "b.pem"], Modified, diff);
+        check(ran, partial, 80, "● $ make /project/a.rs → changed 2 files · 12 ms");
         // The counts are shown in a narrow window, too.
         let big = diff.replace("+new\n", &"+new\n".repeat(1199)).replace("1,3 @@", "1,1201 @@");
         let narrow = edit("edit_file", &["/project/src/main.rs"], Modified, &big);
@@ -558,6 +580,12 @@ mod tests {
         assert!(watched_lines(None, &ran, narrow, Some("")).iter().skip(1).all(|row| width(row) < 30));
         let one = ToolResult { exit_code: Some(1), ..edit("run_bash_command", &["a"], FileChangeKind::Modified, "") };
         assert_eq!(watched(&one, Some("")), ["  changed: a"]);
+        let two = format!("{diff}--- a/project/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n(… and 1 more file)\n");
+        let paths = ["a.rs", "/project/b", "logo.png"];
+        let ran = ToolResult { exit_code: Some(1), ..edit("run_bash_command", &paths, FileChangeKind::Modified, &two) };
+        let shown = watched(&ran, Some(""));
+        assert_eq!(shown[0], "  changed: a.rs +1 −1, /project/b −1, logo.png");
+        assert_eq!(shown.last().unwrap(), "    (… and 1 more file)");
         let patched = edit("apply_patch", &["a", "b"], FileChangeKind::Modified, "");
         assert_eq!(watched(&patched, Some("")), [""; 0]);
     }

@@ -18,7 +18,9 @@ use super::{
     plain::PlainConsole,
     question,
 };
-use crate::{keyboard::Keyboard, report::short_id, terminal::look::TerminalStyle, turn::Asker};
+use crate::{
+    keyboard::Keyboard, render::status::SharedStatus, report::short_id, terminal::look::TerminalStyle, turn::Asker,
+};
 
 /// Asks on the terminal: questions on standard error, keys from the keyboard.
 #[derive(Debug)]
@@ -26,17 +28,18 @@ pub(crate) struct TerminalAsker {
     look: TerminalStyle,
     keyboard: Keyboard,
     leaves: bool,
+    status: Option<SharedStatus>,
 }
 
 impl TerminalAsker {
     /// For this process's terminal.
     pub(crate) fn new(keyboard: Keyboard) -> Self {
-        Self { look: TerminalStyle::detect(), keyboard, leaves: false }
+        Self { look: TerminalStyle::detect(), keyboard, leaves: false, status: None }
     }
 
-    /// For a client that has a prompt to go back to when an answer is put off.
-    pub(crate) fn leaving(self) -> Self {
-        Self { leaves: true, ..self }
+    /// For a chat, which has a prompt to go back to when an answer is put off, and a status line.
+    pub(crate) fn in_chat(self, status: SharedStatus) -> Self {
+        Self { leaves: true, status: Some(status), ..self }
     }
 }
 
@@ -44,7 +47,7 @@ impl Asker for TerminalAsker {
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
             let _hold = self.keyboard.hold();
-            match ShownQuestion::start(interrupt.clone(), self.look, self.keyboard.clone()) {
+            match ShownQuestion::start(interrupt.clone(), self.look, self.keyboard.clone(), self.status.clone()) {
                 Ok(mut asking) => (&mut asking.answer).await.ok().flatten(),
                 Err(error) => unasked(interrupt, &error),
             }
@@ -65,14 +68,19 @@ struct ShownQuestion {
 }
 
 impl ShownQuestion {
-    fn start(interrupt: Interrupt, look: TerminalStyle, keyboard: Keyboard) -> io::Result<Self> {
+    fn start(
+        interrupt: Interrupt,
+        look: TerminalStyle,
+        keyboard: Keyboard,
+        status: Option<SharedStatus>,
+    ) -> io::Result<Self> {
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({
             let dropped = Arc::clone(&dropped);
             move || {
                 let mut console: Box<dyn Console> = if look.err_terminal {
-                    Box::new(TerminalConsole::new(dropped, keyboard, look.size))
+                    Box::new(TerminalConsole::new(dropped, keyboard, look, status))
                 } else {
                     Box::new(PlainConsole::new(dropped, keyboard, look.size))
                 };

@@ -36,7 +36,7 @@ use crate::{
     session::SessionTarget,
     terminal::attention::{Attention, WindowTitle},
     turn::{
-        self, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
+        self, Asides, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
         signals::EndSignal,
     },
 };
@@ -65,6 +65,8 @@ pub(crate) struct Chat {
     pub(super) keyboard: Keyboard,
     pub(super) known: CompletionCache,
     title: WindowTitle,
+    /// Side questions of this chat.
+    pub(super) asides: Asides,
     /// Turns of this chat, without those of other clients.
     totals: ChatTotals,
     pub(super) command_line: CommandLine,
@@ -98,7 +100,12 @@ impl Chat {
         let slots = if present { models_shown(&daemon.client).await } else { daemon.client.models().await }?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
+        let person = || {
+            ForeseeingAsker::new(
+                TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status)),
+                daemon.client.clone(),
+            )
+        };
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
         let renderer = BuiltinNotice::new(
             Box::new(Human::stdio().in_chat().with_status(Arc::clone(&known.status))),
@@ -119,6 +126,7 @@ impl Chat {
             keyboard,
             known,
             title: if present { WindowTitle::take() } else { WindowTitle::default() },
+            asides: Asides::default(),
             totals: ChatTotals::default(),
             command_line,
             handed,
@@ -184,14 +192,16 @@ impl Chat {
         Ok(())
     }
 
-    /// Asks what waits for an answer in this session.
+    /// Asks all questions of this session that wait for an answer.
     pub(super) async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
         let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
         if pending.is_empty() {
             self.note("nothing waits for an answer here");
         }
-        let mut put_off = false;
+        let (mut put_off, mut left) = (false, pending.len());
         for interrupt in pending {
+            left = left.saturating_sub(1);
+            self.known.change_status(|status| status.questions = left);
             self.signals.forget();
             if let Some(plan) = interrupt.ask.plan().filter(|_| interrupt.asked_by.is_own(daemon::CLIENT)) {
                 // Its turn is not replayed. A plan of another client's turn is part of the question.
@@ -208,6 +218,7 @@ impl Chat {
                 None => put_off = true,
             };
         }
+        self.learn_status().await;
         if put_off {
             self.note("the turn waits; /interrupts asks again");
             return Ok(());
@@ -249,6 +260,7 @@ impl Chat {
                     agent: self.agent.clone().filter(|_| input.is_some()),
                     ..TurnOptions::default()
                 },
+                generate_title: self.present,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
             },
@@ -316,8 +328,8 @@ impl Chat {
         failure.hint("/interrupts asks it again; your text is in the prompt")
     }
 
-    /// Keeps a message that was not sent, so that it stands in the prompt again.
-    fn keep(&self, message: String) {
+    /// Returns a message to the input of the prompt.
+    pub(super) fn keep(&self, message: String) {
         if self.present {
             self.keyboard.typed(|typed| typed.unsent(message));
         }
@@ -329,10 +341,12 @@ impl Chat {
         mut line: SocketLine,
         others: Option<&mut BuiltinNotice>,
     ) -> anyhow::Result<Exit> {
+        self.asides = Asides::of(&self.daemon.client, line.session());
         let person = turn::Person {
             asker: self.asker.as_mut(),
             signals: &mut self.signals,
             keyboard: &self.keyboard,
+            asides: &mut self.asides,
             // A command is ours, and a file that is named is handed over before the words are.
             may_steer: |text| !slash::is_for_client(text) && crate::mentions::find(text, "".as_ref()).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
@@ -347,6 +361,11 @@ impl Chat {
             self.totals.add(result);
         }
         self.seen = Some(SeenUpTo::of(&line));
+        if driven.is_err() {
+            // The person or the daemon is gone.
+            self.asides.cancel();
+        }
+        self.finish_asides().await?;
         let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
         self.learn().await;
         let interactivity = if self.present { Interactivity::Attended } else { Interactivity::Unattended };

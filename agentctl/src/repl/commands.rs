@@ -24,6 +24,7 @@ impl Chat {
             Slash::Model(name) => return self.change_model(name).await,
             Slash::Agent(name) => self.choose_agent(name),
             Slash::Mode(change) => return self.change_mode(change).await,
+            Slash::Project(writable) => self.change_project(writable).await?,
             Slash::Upload(path) => self.upload(&crate::mentions::typed_path(&path)).await?,
             Slash::Rename(title) => {
                 let id = self.session()?;
@@ -39,14 +40,16 @@ impl Chat {
                 return self.turn(None).await;
             }
             Slash::Undo(turn) => return self.undo(turn).await,
-            Slash::Rewind(turn) => return self.rewind(turn).await,
+            Slash::Rewind(point) => return self.rewind(point).await,
             Slash::Show(number) => return self.show(number).await,
             Slash::Todos => return self.todos().await,
             Slash::Cost => return self.cost().await,
             Slash::Diff(turn) => return self.diff(turn).await,
             Slash::Copy(nth) => return self.copy(nth).await,
+            Slash::CopyCode(block) => return self.copy_code(block).await,
             Slash::Init => return self.init().await,
             Slash::Plan(task) => return self.send(prepared::planned(task)).await,
+            Slash::Btw(question) => return self.ask_aside(question).await,
             Slash::Trust => return self.trust().await,
             Slash::Shell(command) => return self.shell(command).await,
             Slash::Pin(rule) => return self.pin(rule).await,

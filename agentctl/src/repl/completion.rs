@@ -55,6 +55,7 @@ fn names(
         ("/model ", Slot::ALL.map(|slot| (slot.as_str(), "model slot")).to_vec()),
         ("/mode ", SessionMode::ALL.map(|mode| (mode.as_str(), mode.description())).to_vec()),
         ("/compact ", COMPACT.to_vec()),
+        ("/project ", vec![("rw", "the model may change it"), ("ro", "the model may only read it")]),
     ];
     let words = words.into_iter().find_map(|(name, words)| Some((argument_of(name)?, words)));
     if let Some(((argument, start), words)) = words {
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(words("/com"), ["/compact "]);
         assert_eq!(words("/compact "), ["auto", "compact", "summarize", "undo"]);
         assert_eq!(words("/compact s"), ["summarize"]);
+        assert_eq!(words("/project "), ["rw", "ro"]);
         assert_eq!(words("hello /re"), [""; 0]);
         assert_eq!(words("/reset now"), [""; 0]);
         assert_eq!(names("/load 02", &sessions, &[], &own)[0].0, 6);

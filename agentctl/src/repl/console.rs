@@ -7,7 +7,7 @@
 use std::{
     io::{self, Write as _},
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -17,7 +17,11 @@ use super::{own_editor, pager};
 pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, TypeAhead},
-    terminal::paint::width,
+    render::status::SharedStatus,
+    terminal::{
+        look::TerminalStyle,
+        paint::{QUIET, paint, width},
+    },
 };
 
 /// Interval at which it is checked that the question still stands.
@@ -62,15 +66,15 @@ pub(crate) trait Console {
     }
 }
 
-/// The terminal, whose keyboard is held.
+/// Terminal with the keyboard held.
 ///
-/// The last row of a question, which says what its keys do, is shown for as long as they do it: what is offered is what is
-/// taken.
+/// The last row of a question lists its keys, and is shown only while they are accepted. A chat has its status line below.
 #[derive(Debug)]
 pub(crate) struct TerminalConsole {
     dropped: Arc<AtomicBool>,
     keyboard: Keyboard,
-    size: fn() -> (usize, usize),
+    look: TerminalStyle,
+    status: Option<SharedStatus>,
     /// Since when the question is on the screen; none before it waits for its first key.
     shown: Option<Instant>,
     /// The question has had a key: then the person is at it, and goes on with it.
@@ -79,12 +83,20 @@ pub(crate) struct TerminalConsole {
     row: String,
     /// The text that stands in its place.
     printed: String,
+    /// Status line that is on the screen below it.
+    footer: String,
 }
 
 impl TerminalConsole {
-    pub(crate) fn new(dropped: Arc<AtomicBool>, keyboard: Keyboard, size: fn() -> (usize, usize)) -> Self {
-        let (row, printed) = (String::new(), String::new());
-        Self { dropped, keyboard, size, shown: None, is_begun: false, row, printed }
+    /// Asks on this terminal until `dropped` is set, with a status line if there is one.
+    pub(crate) fn new(
+        dropped: Arc<AtomicBool>,
+        keyboard: Keyboard,
+        look: TerminalStyle,
+        status: Option<SharedStatus>,
+    ) -> Self {
+        let (row, printed, footer) = (String::new(), String::new(), String::new());
+        Self { dropped, keyboard, look, status, shown: None, is_begun: false, row, printed, footer }
     }
 
     fn is_dropped(&self) -> bool {
@@ -104,7 +116,7 @@ impl TerminalConsole {
         })
     }
 
-    /// Shows the last row of the question while it takes keys, and what is typed ahead while it does not.
+    /// Shows the last row of the question while it accepts keys, else the text typed ahead, and the status line below.
     fn refresh(&mut self, shown: Instant) -> io::Result<()> {
         let columns = self.columns();
         let (is_begun, row) = (self.is_begun, self.row.clone());
@@ -118,20 +130,35 @@ impl TerminalConsole {
             print(&wanted)?;
             self.printed = wanted;
         }
+        let footer = self.status_line();
+        if footer != self.footer {
+            // The vertical tab scrolls if there is no row below, and keeps the column.
+            print(&format!("\x0b\x1b[A\x1b7\x1b[B\r\x1b[K{footer}\x1b8"))?;
+            self.footer = footer;
+        }
         Ok(())
     }
 
-    /// Takes off what stands in the last row, and in those that the terminal has made of it.
+    /// Returns the status line, with the number of queued messages; empty without a status.
+    fn status_line(&self) -> String {
+        let Some(status) = &self.status else { return String::new() };
+        let messages = self.keyboard.typed(|typed| typed.waiting());
+        let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+        paint(self.look.err_color, QUIET, &status.line_above(messages, self.columns().saturating_sub(1)))
+    }
+
+    /// Erases the last row, including the rows into which the terminal wrapped it, and the status line.
     fn erase(&mut self) -> io::Result<()> {
         let plain = anstream::adapter::strip_str(&self.printed).to_string();
         let up = width(&plain).saturating_sub(1) / self.columns();
         let up = if up > 0 { format!("\x1b[{up}A") } else { String::new() };
         self.printed.clear();
+        self.footer.clear();
         print(&format!("{up}\r\x1b[J"))
     }
 
     fn columns(&self) -> usize {
-        (self.size)().0.max(1)
+        (self.look.size)().0.max(1)
     }
 }
 
@@ -160,8 +187,18 @@ impl Console for TerminalConsole {
         while !self.is_dropped() {
             self.refresh(shown)?;
             let Some(press) = self.keyboard.wait(GLANCE) else { continue };
-            if matches!(press.key, Key::Resize | Key::Resume) {
-                continue;
+            match press.key {
+                Key::Resize => {
+                    self.erase()?;
+                    continue;
+                }
+                Key::Resume => {
+                    // The cursor is somewhere else: the rows are drawn again there.
+                    self.printed.clear();
+                    self.footer.clear();
+                    continue;
+                }
+                _ => {}
             }
             if let Some(key) = self.admit(press, shown) {
                 self.is_begun = true;
@@ -191,14 +228,21 @@ impl Console for TerminalConsole {
         }
         let row = row.trim_start_matches("\x1b[K").to_owned();
         if above == "\r" {
-            // The same row with other words: shown with the next look.
+            if row.starts_with("\x1b[J") {
+                // The question is over: its last row goes now, before anything else is written.
+                self.row.clear();
+                return self.erase();
+            }
+            // The same row with another text is shown by the next refresh.
             self.row = row;
             return Ok(());
         }
         if above.starts_with('\r') || self.printed != self.row {
             self.erase()?;
         }
-        print(above)?;
+        // The status line goes before the cursor leaves the row above it.
+        let erase_footer = if std::mem::take(&mut self.footer).is_empty() { "" } else { "\x1b[J" };
+        print(&format!("{erase_footer}{above}"))?;
         if above.contains('\n') {
             self.printed.clear();
         }
@@ -207,7 +251,8 @@ impl Console for TerminalConsole {
     }
 
     fn size(&self) -> (usize, usize) {
-        (self.size)()
+        let (columns, rows) = (self.look.size)();
+        (columns, rows.saturating_sub(usize::from(self.status.is_some())))
     }
 
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>> {

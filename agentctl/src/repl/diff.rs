@@ -107,7 +107,7 @@ impl Way {
             [b'@', b'@', b' ', ..] => {
                 self.flush();
                 self.is_in_hunk = true;
-                self.text.push_str(&ranges_swapped(line));
+                self.text.push_str(&ranges_swapped(line).unwrap_or_else(|| line.to_owned()));
                 self.text.push('\n');
             }
             [b'+', ..] if self.is_in_hunk => {
@@ -129,7 +129,7 @@ impl Way {
                     "(a new, empty file)" => "(an empty file goes)",
                     line => line,
                 };
-                self.text.push_str(&modes_swapped(line));
+                self.text.push_str(&modes_swapped(line).unwrap_or_else(|| line.to_owned()));
                 self.text.push('\n');
             }
         }
@@ -143,23 +143,17 @@ impl Way {
     }
 }
 
-/// `@@ -1,2 +3,4 @@ name` as `@@ -3,4 +1,2 @@ name`.
-fn ranges_swapped(line: &str) -> String {
-    let swapped = || {
-        let (ranges, name) = line.strip_prefix("@@ -")?.split_once(" @@")?;
-        let (old, new) = ranges.split_once(" +")?;
-        Some(format!("@@ -{new} +{old} @@{name}"))
-    };
-    swapped().unwrap_or_else(|| line.to_owned())
+/// Turns `@@ -1,2 +3,4 @@ name` into `@@ -3,4 +1,2 @@ name`.
+fn ranges_swapped(line: &str) -> Option<String> {
+    let (ranges, name) = line.strip_prefix("@@ -")?.split_once(" @@")?;
+    let (old, new) = ranges.split_once(" +")?;
+    Some(format!("@@ -{new} +{old} @@{name}"))
 }
 
-/// `mode 0644 → 0755` the other way around.
-fn modes_swapped(line: &str) -> String {
-    let swapped = || {
-        let (old, new) = line.strip_prefix("mode ")?.split_once(" → ")?;
-        Some(format!("mode {new} → {old}"))
-    };
-    swapped().unwrap_or_else(|| line.to_owned())
+/// Turns `mode 0644 → 0755` into `mode 0755 → 0644`.
+fn modes_swapped(line: &str) -> Option<String> {
+    let (old, new) = line.strip_prefix("mode ")?.split_once(" → ")?;
+    Some(format!("mode {new} → {old}"))
 }
 
 #[cfg(test)]

@@ -14,13 +14,14 @@ const KEY: usize = 23;
 const NARROWEST: usize = 20;
 
 /// Keys at the prompt.
-const AT_PROMPT: [(&str, &str); 9] = [
+const AT_PROMPT: [(&str, &str); 10] = [
     ("Enter", "sends"),
     ("Alt-Enter, Ctrl-J", "begin a new line; so do a backslash at the end and an open ```"),
     ("Tab", "completes /commands, @names and #files"),
     ("Shift-Tab", "goes to the next mode"),
     ("Ctrl-X Ctrl-E, Alt-E", "opens what is written in $VISUAL or $EDITOR"),
     ("Ctrl-O", "shows the last result whole"),
+    ("Esc Esc", "edits the last message: goes back to before it"),
     ("Ctrl-R, Up", "finds what was said before"),
     ("! COMMAND", "runs a command in your shell; a space before the ! makes it text"),
     ("Ctrl-D", "leaves"),

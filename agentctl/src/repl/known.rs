@@ -113,11 +113,12 @@ impl CompletionCache {
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
-    /// Asks what the status line tells of a session. The prompt is there all the same where nobody knows.
+    /// Fetches the status of a session. If that fails, the prompt shows the last known status.
     pub(crate) async fn learn_status(&self, client: &Client, session: SessionId) {
         let session = session.to_string();
         let (context, view) = tokio::join!(client.context(&session), client.session(&session));
         let Ok(view) = view else { return };
+        let questions = view.pending.len();
         let stored = view.session;
         let branch = stored.settings.project.as_ref().and_then(|mount| status::branch(&mount.path));
         self.change_status(|status| {
@@ -126,6 +127,7 @@ impl CompletionCache {
             status.folder = stored.settings.project;
             status.added = stored.settings.folders;
             status.branch = branch;
+            status.questions = questions;
             status.cost = stored.summary.usage.cost_microusd.filter(|cost| *cost > 0);
             if let Ok(view) = &context {
                 status.model = clean_line(&view.model);

@@ -7,11 +7,12 @@
 //! - [`help`], [`overview`], [`copy`], [`diff`]: its commands that tell. [`shell`]: `!`, a command of the person's.
 //! - [`own_commands`]: commands of the person's and the project's own. [`prepared`]: turns with their prompts, and `/init`.
 //!   [`trusting`]: what the project brings along, and `/trust`.
-//! - [`advice`]: the greeting, and what stands below it.
+//! - [`btw`]: side questions. [`advice`]: the greeting, and what stands below it.
 //! - [`replay`]: the last turns of a session that is taken up.
 //! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from, which [`choice`] opens.
 //! - [`history`]: its commands that compact and undo, [`rewind`] the one that goes back. [`show`]: the one that shows a result whole.
 //! - [`completion`]: what the prompt completes. [`own_editor`]: the person's editor. [`modes`]: `/mode`. [`models`]: `/model`.
+//!   [`clipboard`]: pictures that are pasted.
 //! - [`plain`]: prompt and questions on a terminal that obeys nothing.
 //! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
@@ -21,8 +22,10 @@
 
 mod advice;
 mod asker;
+mod btw;
 mod chat;
 mod choice;
+mod clipboard;
 mod commands;
 mod completion;
 mod console;

@@ -1,11 +1,20 @@
-//! `/mode` and Shift-Tab: how much of a session runs unasked. `/agent`: who works in it.
+//! `/mode` and Shift-Tab: how much of a session runs unasked. `/project`: access to its folder. `/agent`: who works in it.
 
-use agentd_core::session::SessionMode;
+use agentd_core::{
+    error::ErrorKind,
+    session::{Mount, SessionMode},
+    visible,
+};
+use agentd_proto::client::NewSession;
 
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
-    daemon, exit::Exit, failure::Failure, session::SessionTarget, terminal::sanitize::clean_line, turn::mode_note,
+    daemon, exit::Exit, failure::Failure, mount::FolderChanges, session::SessionTarget, terminal::sanitize::clean_line,
+    turn::mode_note,
 };
+
+/// Note for a mode that lets edits run, while the folder is read-only.
+const READ_ONLY: &str = "the folder is read-only: the first edit asks to make it writable, `/project rw` does it now";
 
 impl Chat {
     /// Sets the mode, or shows what there is to choose.
@@ -14,10 +23,39 @@ impl Chat {
             Some(mode) => {
                 self.set_mode(mode).await?;
                 self.note(&mode_note(mode));
+                let runs_edits = matches!(mode, SessionMode::AcceptEdits | SessionMode::Auto);
+                if runs_edits && self.project().await?.is_some_and(|mount| !mount.writable) {
+                    self.note(READ_ONLY);
+                }
             }
             None => self.list_modes().await?,
         }
         Ok(Exit::Done)
+    }
+
+    /// Makes the folder of the session writable or read-only, and shows it.
+    ///
+    /// # Errors
+    /// Fails if there is no folder, or the daemon is lost or refuses the change.
+    pub(super) async fn change_project(&mut self, writable: Option<bool>) -> Result<(), Failure> {
+        let Some(mount) = self.project().await? else {
+            return Err(Failure::new(ErrorKind::NotFound, "this session has no folder")
+                .hint("start one in a folder: agentctl chat -C DIR"));
+        };
+        let mount = Mount { writable: writable.unwrap_or(mount.writable), ..mount };
+        if writable.is_some() {
+            self.place = match self.place.clone() {
+                SessionTarget::New(new) => SessionTarget::New(NewSession { project: Some(mount.clone()), ..new }),
+                place => place.show(&self.daemon, Some(Some(mount.clone())), &FolderChanges::default()).await?,
+            };
+            self.known.change_status(|status| status.folder = Some(mount.clone()));
+        }
+        let access = match mount.writable {
+            true => "writable, as the mode and the rules allow; `/project ro` ends that",
+            false => "read-only; `/project rw` makes it writable",
+        };
+        self.note(&format!("{}: {access}", visible::line(&mount.path.display().to_string())));
+        Ok(())
     }
 
     /// Chooses the agent of the session, which the next message sets.

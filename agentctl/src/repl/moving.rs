@@ -91,6 +91,7 @@ impl Chat {
         let trace = self.place.current_trace(&self.daemon).await;
         let new = NewSession { project, folders, mode, slot, model, trace, ..NewSession::default() };
         self.place = SessionTarget::New(new);
+        self.known.change_status(|status| status.questions = 0);
         self.handed.forget();
         self.greet(None);
         if let Some(id) = before {

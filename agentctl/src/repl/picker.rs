@@ -18,7 +18,7 @@ use crate::{
     keyboard::{Key, Keyboard},
     terminal::{
         look::TerminalStyle,
-        paint::{QUIET, STRONG, clip, paint},
+        paint::{QUIET, STRONG, clip, paint, tail, width},
         sanitize::clean_line,
     },
 };
@@ -164,12 +164,15 @@ impl<'a> List<'a> {
         text
     }
 
-    /// The rows as they are drawn, none wider than the window.
+    /// Returns the rows as they are drawn, none wider than the window.
     fn rows(&self, title: &str, (columns, rows): (usize, usize), color: bool) -> Vec<String> {
         let columns = columns.saturating_sub(1);
         let room = rows.saturating_sub(4).clamp(1, MOST_ROWS);
         let first = self.at.saturating_sub(room - 1);
-        let search = format!("{title} (type to search, Enter takes, Esc leaves): {}", self.search);
+        let mut search = format!("{title} (type to search, Enter takes, Esc leaves): {}", self.search);
+        if width(&search) > columns && !self.search.is_empty() {
+            search = format!("{title}: {}", tail(&self.search, columns.saturating_sub(width(title) + 2)));
+        }
         let mut drawn = vec![paint(color, QUIET, &clip(&search, columns))];
         for (row, index) in self.fitting.iter().enumerate().skip(first).take(room) {
             let (mark, style) = if row == self.at { ("› ", STRONG) } else { ("  ", anstyle::Style::new()) };
@@ -273,7 +276,6 @@ fn redraw(drawn: usize, rows: &[String]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::paint::width;
 
     fn choices() -> Vec<Choice> {
         ["Fix the tests|app/, 2 h ago", "漢字 in names|app/, 3 d ago", "Plan\x1b[2J a trip|no folder, 9 d ago"]
@@ -342,7 +344,14 @@ mod tests {
             assert!(size.0 < 10 || rows.iter().any(|row| row.starts_with("› 30")), "{size:?}: {rows:?}");
         }
         let choices = choices();
-        assert!(!List::new(&choices, 0, None).rows("Sessions", (80, 24), false).concat().contains('\x1b'));
+        let mut list = List::new(&choices, 0, None);
+        assert!(!list.rows("Sessions", (80, 24), false).concat().contains('\x1b'));
+        let head = |list: &List<'_>, columns| list.rows("Sessions", (columns, 24), false).swap_remove(0);
+        assert_eq!(head(&list, 41), "Sessions (type to search, Enter takes,…");
+        list.find(|search| search.push_str("trip folder"));
+        assert_eq!(head(&list, 80), "Sessions (type to search, Enter takes, Esc leaves): trip folder");
+        assert_eq!(head(&list, 41), "Sessions: trip folder");
+        assert_eq!(head(&list, 17), "Sessions: folder");
     }
 
     #[test]

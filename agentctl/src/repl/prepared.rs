@@ -120,7 +120,7 @@ fn init_input(project: Option<&Mount>) -> Result<TurnInput, Failure> {
         Some(_) => "/init writes AGENTS.md, and the project is read-only",
         None => "/init needs a project, and no folder is in view",
     };
-    let hint = "start with -C .:rw in the project's folder: the model may then change it, after asking";
+    let hint = "start with -C .:rw, or `/project rw` in the chat: the model may then change the folder, after asking";
     Err(Failure::new(ErrorKind::Conflict, problem).hint(hint))
 }
 

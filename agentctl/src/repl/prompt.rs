@@ -5,6 +5,7 @@ use std::io;
 use futures_util::future::BoxFuture;
 
 use super::{
+    clipboard::Clipboard,
     console::print,
     conversation::{Input, Lines},
     known::CompletionCache,
@@ -32,20 +33,25 @@ const MAX_SHOWN: usize = 20;
 /// Tells terminals where a prompt starts, so that people can jump between prompts (OSC 133, "semantic prompts").
 const PROMPT_START: &str = "\x1b]133;A\x07";
 
+/// Command of Esc Esc, and what is shown after the first Esc.
+const EDIT_LAST: &str = "/rewind last";
+const ESCAPED: &str = "Esc again edits the last message";
+
 /// Prompt of a chat.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     keyboard: Keyboard,
     known: CompletionCache,
     look: TerminalStyle,
+    clipboard: Clipboard,
 }
 
 impl Prompt {
     pub(crate) fn new(keyboard: Keyboard, known: CompletionCache) -> Self {
-        Self { keyboard, known, look: TerminalStyle::detect() }
+        Self { keyboard, known, look: TerminalStyle::detect(), clipboard: Clipboard::default() }
     }
 
-    /// Reads the next input. Dropping the future keeps what was written.
+    /// Reads the next input. If the future is dropped, the text that was written stays.
     async fn read(&mut self) -> Result<Input, Failure> {
         self.keyboard.take_in_lines();
         if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
@@ -55,9 +61,11 @@ impl Prompt {
         let _hold = self.keyboard.hold();
         let mut screen = DrawnRows::new(self.look);
         print(PROMPT_START).map_err(unwritten)?;
+        let mut is_escaped = false;
         loop {
-            screen.draw(self.view()).map_err(unwritten)?;
+            screen.draw(self.view(is_escaped)).map_err(unwritten)?;
             let press = self.keyboard.next().await;
+            let was_escaped = std::mem::take(&mut is_escaped);
             match self.keyboard.typed(|typed| typed.composer.press(press.key)) {
                 Some(Key::Enter) => {
                     let (shown, text) = self
@@ -68,10 +76,16 @@ impl Prompt {
                     return Ok(Input::Text(text));
                 }
                 Some(Key::Leave) => return Ok(Input::End),
+                Some(Key::Escape) if was_escaped => return Ok(Input::Text(EDIT_LAST.to_owned())),
+                Some(Key::Escape) => is_escaped = !self.keyboard.typed(|typed| typed.is_writing()),
                 Some(Key::Mode) => self.known.change_status(ChatStatus::choose_next_mode),
                 Some(Key::Show) => return Ok(Input::Text("/show".to_owned())),
                 Some(Key::Resume) => screen.drawn = ComposerView::default(),
                 Some(Key::Clear) => screen.clear().map_err(unwritten)?,
+                Some(Key::Picture) => {
+                    screen.erase().map_err(unwritten)?;
+                    self.paste_picture().await;
+                }
                 Some(Key::Open) => {
                     screen.erase().map_err(unwritten)?;
                     self.open_own_editor().await;
@@ -81,15 +95,25 @@ impl Prompt {
         }
     }
 
-    fn view(&self) -> ComposerView {
+    /// Returns the rows of the prompt, after a first Esc with a hint.
+    fn view(&self, is_escaped: bool) -> ComposerView {
         let (columns, rows) = (self.look.size)();
         let color = self.look.err_color;
         let status = paint(color, QUIET, &self.known.status().line(columns.saturating_sub(1)));
-        let view = self.keyboard.typed(|typed| typed.composer.view((columns, (rows / 2).max(1)), "", "", color));
+        let hint = if is_escaped { ESCAPED } else { "" };
+        let view = self.keyboard.typed(|typed| typed.composer.view((columns, (rows / 2).max(1)), "", hint, color));
         let mut view = view.below(vec![status]);
         // The window may be too small for the menu.
         view.rows.truncate(rows.saturating_sub(1).max(view.cursor.0 + 1));
         view
+    }
+
+    /// Inserts the picture of the clipboard, or reports why it cannot.
+    async fn paste_picture(&mut self) {
+        match self.clipboard.picture().await {
+            Ok(path) => _ = self.keyboard.typed(|typed| typed.composer.press(Key::Paste(path.display().to_string()))),
+            Err(reason) => terminal::note(&reason),
+        }
     }
 
     /// Opens the input in the user's editor. If that fails, the input stays as it was.

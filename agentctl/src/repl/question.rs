@@ -131,9 +131,9 @@ impl Question<'_> {
             Risk::High => BAD,
             Risk::Critical => BAD.bold(),
         };
-        let (asks, tool) = match self.keeps_files() {
-            true => ("?", "Keep what the command wrote?".to_owned()),
-            false => ("? The model wants to use", visible::line(tool)),
+        let (asks, tool) = match self.own_heading() {
+            Some(heading) => ("?", heading.to_owned()),
+            None => ("? The model wants to use", visible::line(tool)),
         };
         let risk = format!("({})", asking::risk(risk));
         // On a narrow screen the risk has a row of its own.
@@ -259,7 +259,7 @@ impl Question<'_> {
                 Some(key @ Key::Char('g' | 'G')) if !grants.is_empty() && offers.is_for_good() => {
                     self.always(key, GrantScope::ForGood, &offers)?
                 }
-                Some(Key::Char('e' | 'E')) if !self.keeps_files() => self.edit(args, grave)?,
+                Some(Key::Char('e' | 'E')) if self.own_heading().is_none() => self.edit(args, grave)?,
                 Some(Key::Char('s' | 'S') | Key::Leave) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
                     self.view_all(preview, &offers.all_rules())?;
@@ -313,7 +313,8 @@ impl Question<'_> {
                 lines.extend(kept(offers.for_good).iter().map(|rule| format!("  {rule}")));
             }
         }
-        if grants.is_empty() && offers.wider.is_empty() && self.interrupt.ask.plan().is_none() {
+        let is_once = self.interrupt.ask.plan().is_none() && self.interrupt.ask.writable_project().is_none();
+        if grants.is_empty() && offers.wider.is_empty() && is_once {
             let why = match &self.interrupt.ask {
                 Ask::Approval { risk: Risk::Critical, .. } => "critical risk",
                 _ => "no rule could name exactly this",
@@ -336,20 +337,24 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    /// Returns true for the question about files that a command left: they are kept as they are shown, or not.
-    fn keeps_files(&self) -> bool {
-        matches!(&self.interrupt.ask, Ask::Approval { tool, .. } if tool == Ask::KEEP)
+    /// Returns the heading of a question that is not about a call, and is approved as it is shown, or not.
+    fn own_heading(&self) -> Option<&'static str> {
+        match &self.interrupt.ask {
+            Ask::Approval { tool, .. } if tool == Ask::KEEP => Some("Keep what the command wrote?"),
+            ask => ask.writable_project().map(|_| "Make this folder writable?"),
+        }
     }
 
     fn show_choices(&mut self, offers: &Offers<'_>, longer: bool) -> io::Result<()> {
         let can_keep = !offers.rules().is_empty();
+        let yes = if self.interrupt.ask.writable_project().is_some() { "yes" } else { "yes, once" };
         // Each with its words for a wide window, and for one in which the row would be broken.
         let all = [
-            (true, "y", "yes, once", "yes"),
+            (true, "y", yes, "yes"),
             (true, "n", "no", "no"),
             (can_keep, "a", "always here", "always"),
             (can_keep && offers.is_for_good(), "g", "for good", "good"),
-            (!self.keeps_files(), "e", "edit", "edit"),
+            (self.own_heading().is_none(), "e", "edit", "edit"),
             (longer, "v", "view all", "view"),
             (true, "s", "later", "later"),
         ];

@@ -1,4 +1,4 @@
-//! `/rewind`: goes back to before a turn that is chosen from a list.
+//! `/rewind`: goes back to before a turn, whose message returns to the input.
 
 use agentd_core::{event::EventKind, ids::SessionId, item::ItemBody, visible};
 
@@ -11,7 +11,7 @@ use crate::{
         rewind::{self, RewindPoint},
         undo,
     },
-    report::{ago, count},
+    report::{ago, count, cut},
 };
 
 /// Columns of an input in the list.
@@ -27,23 +27,26 @@ const PARTS: [(&str, &str); 3] = [
 /// A turn of the session.
 struct PastTurn {
     number: u64,
-    input: String,
+    /// Message as it was typed; empty if the turn continued another one.
+    message: String,
     when: String,
 }
 
 impl Chat {
-    /// Goes back to before that turn, or to before one that is chosen.
-    pub(super) async fn rewind(&mut self, turn: Option<usize>) -> anyhow::Result<Exit> {
+    /// Goes back to before a turn, or lets the user choose one. If the conversation goes back, the input gets the message of
+    /// the turn.
+    pub(super) async fn rewind(&mut self, point: Option<RewindPoint>) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let view = self.daemon.client.session(&id.to_string()).await?;
-        let turn = match turn {
-            Some(turn) => RewindPoint::Before(turn as u64).turn(view.session.summary.turns)?,
+        let turns = past_turns(&self.daemon, id).await?;
+        let turn = match point {
+            Some(point) => point.turn(view.session.summary.turns)?,
             None if !self.present => {
                 return Err(Failure::usage("/rewind needs a terminal to choose at")
                     .hint("/rewind N goes back to before turn N")
                     .into());
             }
-            None => match self.choose_turn(id).await? {
+            None => match self.choose_turn(&turns).await? {
                 Some(turn) => turn,
                 None => return Ok(Exit::Done),
             },
@@ -73,25 +76,36 @@ impl Chat {
             let new = rewind::talk(&self.daemon, &view, turn).await?;
             self.note(&format!("back to before turn {turn}; all of it is kept: /load {}", crate::report::short_id(id)));
             self.load(new.to_string()).await?;
+            let dropped = turns.into_iter().find(|past| past.number == turn);
+            dropped.into_iter().for_each(|past| self.keep(past.message));
         }
         Ok(exit)
     }
 
-    async fn choose_turn(&mut self, id: SessionId) -> anyhow::Result<Option<u64>> {
-        let turns = past_turns(&self.daemon, id).await?;
+    async fn choose_turn(&mut self, turns: &[PastTurn]) -> anyhow::Result<Option<u64>> {
         if turns.is_empty() {
             self.note("the session has no turn yet");
             return Ok(None);
         }
         // The last one first: that is what most want back.
-        let shown = |turn: &PastTurn| Choice::new(&format!("{}. {}", turn.number, turn.input), &turn.when);
+        let shown = |turn: &PastTurn| Choice::new(&format!("{}. {}", turn.number, turn.title()), &turn.when);
         let choices = turns.iter().rev().map(shown).collect();
         let chosen = self.choose("Rewind to before", choices, 0).await?;
         Ok(chosen.and_then(|index| turns.iter().rev().nth(index)).map(|turn| turn.number))
     }
 }
 
-/// The turns of the session with what was asked in each.
+impl PastTurn {
+    /// Returns the first line of the message, for the list.
+    fn title(&self) -> String {
+        match self.message.lines().next() {
+            Some(line) => cut(&visible::line(line), INPUT),
+            None => "(goes on)".to_owned(),
+        }
+    }
+}
+
+/// Returns the turns of the session, each with its message.
 async fn past_turns(daemon: &Daemon, id: SessionId) -> anyhow::Result<Vec<PastTurn>> {
     let mut events = daemon.client.subscribe(&id.to_string(), 0, true).await?;
     let now = agentd_core::Timestamp::now();
@@ -101,12 +115,15 @@ async fn past_turns(daemon: &Daemon, id: SessionId) -> anyhow::Result<Vec<PastTu
             EventKind::TurnStarted { .. } => {
                 let number = turns.len() as u64 + 1;
                 let when = ago(event.at, now);
-                turns.push(PastTurn { number, input: "(goes on)".to_owned(), when });
+                turns.push(PastTurn { number, message: String::new(), when });
             }
             EventKind::ItemCompleted { item, .. } => {
-                if let (ItemBody::UserMessage { text, steered: false, .. }, Some(turn)) = (&item.body, turns.last_mut())
+                if let (ItemBody::UserMessage { text, steered: false, typed_bytes, .. }, Some(turn)) =
+                    (&item.body, turns.last_mut())
                 {
-                    turn.input = crate::report::cut(&visible::line(text.lines().next().unwrap_or_default()), INPUT);
+                    let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?));
+                    let typed = typed.filter(|typed| !typed.trim().is_empty());
+                    turn.message = typed.unwrap_or(text).trim_end().to_owned();
                 }
             }
             EventKind::TurnEnded { result } if !result.files.is_empty() => {

@@ -4,7 +4,7 @@ use agentd_core::{context::CompactionStrategy, session::SessionMode, undo::TurnC
 
 use crate::{
     model_name::ModelName,
-    ops::{compact::STRATEGIES, undo::turn},
+    ops::{compact::STRATEGIES, rewind::RewindPoint, undo::turn},
 };
 
 /// Bytes of the name of a command of somebody's own.
@@ -31,8 +31,8 @@ pub(crate) enum Slash {
     Grants,
     Continue,
     Undo(Option<TurnChoice>),
-    /// Goes back to before that turn, or to before one that is chosen.
-    Rewind(Option<usize>),
+    /// Goes back to before a turn, or lets the user choose one.
+    Rewind(Option<RewindPoint>),
     Context,
     Show(usize),
     Todos,
@@ -42,13 +42,20 @@ pub(crate) enum Slash {
     Unpin(usize),
     Skills,
     Diff(TurnChoice),
+    /// Copies an answer, counted from the last one.
     Copy(usize),
+    /// Copies a code block of the last answer, or the last block.
+    CopyCode(Option<usize>),
     Init,
     Plan(String),
+    /// Asks a side question.
+    Btw(String),
     /// Trusts what the project brings along.
     Trust,
     /// The keys, in short.
     Keys,
+    /// Shows the folder of the session, or makes it writable (true) or read-only.
+    Project(Option<bool>),
     /// A command of the person's shell.
     Shell(String),
     Compact(CompactionStrategy),
@@ -80,14 +87,14 @@ const fn with(name: &'static str, argument: &'static str, does: &'static str) ->
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) static TABLE: [Entry; 37] = [
+pub(crate) static TABLE: [Entry; 39] = [
     plain("help", "list the commands", Slash::Help),
     plain("continue", "resume an interrupted turn", Slash::Continue),
     with("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
-    with("rewind", "[N]", "go back to before turn N, or choose one: files, talk, or both"),
+    with("rewind", "[N]", "go back to before turn N, `last` (Esc Esc), or a chosen one: files, talk, or both"),
     with("show", "[N]", "show the last result or reasoning whole, or the Nth last (also Ctrl-O)"),
     with("diff", "[N]", "show what this session, or turn N of it, changed in files"),
-    with("copy", "[N]", "copy the last answer, or the Nth last, to the clipboard"),
+    with("copy", "[N]", "copy the last answer, or the Nth last; `/copy code [N]` copies its last or Nth code block"),
     plain("todos", "show the todo list", Slash::Todos),
     plain("cost", "show tokens and money of the last turn and of the session", Slash::Cost),
     plain("context", "show what fills the context window", Slash::Context),
@@ -99,11 +106,13 @@ pub(crate) static TABLE: [Entry; 37] = [
     plain("grants", "list rules for calls that run without asking; agentctl grants revokes them", Slash::Grants),
     with("model", "[NAME]", "choose a model: a slot, or one that its server lists; default goes back"),
     with("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
+    with("project", "[rw|ro]", "show the folder, or let this session change it (rw) or only read it (ro)"),
     plain("tools", "list the tools", Slash::Tools),
     plain("skills", "list the skills", Slash::Skills),
     plain("agents", "list the agents that the main one can give work to", Slash::Agents),
     with("agent", "NAME", "choose the agent of this session, which no model leaves; main goes back"),
     with("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
+    with("btw", "QUESTION", "ask a side question, also while a turn runs; the model's history does not get it"),
     plain("init", "have the model look at the project and write its AGENTS.md", Slash::Init),
     plain(
         "trust",
@@ -185,19 +194,32 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
     let number = |argument| from_one(name, argument);
     match name {
         "plan" => needed("a task: the model plans it, and you decide about the plan").map(Slash::Plan),
+        "btw" => needed("a question").map(Slash::Btw),
         "load" => needed("a session: an id, a title or a number; /sessions lists them").map(Slash::Load),
         "agent" => needed("the name of an agent; /agents lists them").map(Slash::Agent),
         "upload" => needed("the path of a file").map(Slash::Upload),
         "rename" => needed("a title").map(Slash::Rename),
         "diff" => given.map_or(Ok(TurnChoice::All), turn).map(Slash::Diff),
         "undo" => given.map(turn).transpose().map(Slash::Undo),
-        "rewind" => given.map(number).transpose().map(Slash::Rewind),
-        "copy" => given.map_or(Ok(1), number).map(Slash::Copy),
+        "rewind" if argument == "last" => Ok(Slash::Rewind(Some(RewindPoint::Steps(1)))),
+        "rewind" => {
+            given.map(number).transpose().map(|turn| Slash::Rewind(turn.map(|turn| RewindPoint::Before(turn as u64))))
+        }
+        "copy" => match argument.strip_prefix("code").map(str::trim) {
+            Some("") => Ok(Slash::CopyCode(None)),
+            Some(block) => number(block).map(|block| Slash::CopyCode(Some(block))),
+            None => given.map_or(Ok(1), number).map(Slash::Copy),
+        },
         "show" => given.map_or(Ok(1), number).map(Slash::Show),
         "unpin" => number(argument).map(Slash::Unpin),
         "pin" => Ok(Slash::Pin(given.map(str::to_owned))),
         "model" => given.map(str::parse).transpose().map(Slash::Model).map_err(str::to_owned),
         "mode" => given.map(str::parse).transpose().map(Slash::Mode),
+        "project" => match given {
+            None => Ok(Slash::Project(None)),
+            Some(access @ ("rw" | "ro")) => Ok(Slash::Project(Some(access == "rw"))),
+            Some(_) => Err("/project takes rw or ro, or nothing".to_owned()),
+        },
         "compact" if argument == "undo" => Ok(Slash::UndoCompaction),
         "compact" => {
             let how = given.unwrap_or("auto");
@@ -249,15 +271,26 @@ mod tests {
         check("/model gpt-5", Some(Ok(Slash::Model(Some(ModelName::Listed("gpt-5".into()))))));
         check("/mode accept edits", Some(Ok(Slash::Mode(Some(SessionMode::AcceptEdits)))));
         check("/mode yolo", Some(Err("no such mode: \"yolo\"; the modes are ask, accept-edits, plan and auto")));
-        check("/rewind 2", Some(Ok(Slash::Rewind(Some(2)))));
+        check("/rewind", Some(Ok(Slash::Rewind(None))));
+        check("/rewind 2", Some(Ok(Slash::Rewind(Some(RewindPoint::Before(2))))));
+        check("/rewind last", Some(Ok(Slash::Rewind(Some(RewindPoint::Steps(1))))));
+        check("/project", Some(Ok(Slash::Project(None))));
+        check("/project rw", Some(Ok(Slash::Project(Some(true)))));
+        check("/project ro ", Some(Ok(Slash::Project(Some(false)))));
+        check("/project /tmp", Some(Err("/project takes rw or ro, or nothing")));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/copy 0", Some(Err("/copy takes a number from 1, not \"0\"")));
+        check("/copy code", Some(Ok(Slash::CopyCode(None))));
+        check("/copy code 2", Some(Ok(Slash::CopyCode(Some(2)))));
+        check("/copy code x", Some(Err("/copy takes a number from 1, not \"x\"")));
         check("/todos now", Some(Err("/todos takes no argument")));
         check("?", None);
         check("!ls", None);
         check("/show 12", Some(Ok(Slash::Show(12))));
         check("/compact summarize", Some(Ok(Slash::Compact(CompactionStrategy::Summarize))));
+        check("/btw why? ", Some(Ok(Slash::Btw("why?".into()))));
+        check("/btw", Some(Err("/btw needs a question")));
         check("/compact undo", Some(Ok(Slash::UndoCompaction)));
         check("/compact truncate", Some(Err("/compact takes auto, compact, summarize or undo")));
         check("/exit", Some(Ok(Slash::Quit)));
@@ -313,6 +346,7 @@ mod tests {
             let argument = match entry.name {
                 "model" => "code",
                 "mode" => "plan",
+                "project" => "rw",
                 "undo" | "rewind" | "show" | "diff" | "copy" | "unpin" => "1",
                 "compact" => "auto",
                 _ => entry.argument,

@@ -20,7 +20,7 @@ use anyhow::Result;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    Asker, Renderer, Signals,
+    Asides, Asker, Renderer, Signals,
     line::{Arrival, Line},
     or_never,
     signals::EndSignal,
@@ -47,6 +47,9 @@ const LONG_TURN: Duration = Duration::from_secs(10);
 /// Interval at which the status below the turn is drawn again, because it shows the time.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Note that side questions were cancelled.
+pub(crate) const ASIDE_CANCELLED: &str = "the side question was cancelled";
+
 /// Time limit for the turn to end after the client received an end signal. Supervisors kill the client some time later.
 const END_LIMIT: Duration = Duration::from_secs(8);
 
@@ -58,6 +61,8 @@ pub(crate) struct Person<'a> {
     pub(crate) asker: &'a mut dyn Asker,
     pub(crate) signals: &'a mut Signals,
     pub(crate) keyboard: &'a Keyboard,
+    /// Side questions, which may outlast the turn.
+    pub(crate) asides: &'a mut Asides,
     /// Returns true for text that can be added to the running turn. Other text is sent after the end of the turn.
     pub(crate) may_steer: fn(&str) -> bool,
     /// Method to notify the user about questions and the end of a long turn.
@@ -83,12 +88,13 @@ pub(crate) async fn drive<L: Line>(
     renderer: &mut dyn Renderer,
     person: Person<'_>,
 ) -> Result<Option<TurnResult>> {
-    let Person { asker, signals, keyboard, may_steer, attention, is_guest } = person;
+    let Person { asker, signals, keyboard, asides, may_steer, attention, is_guest } = person;
     let hold = keyboard.hold_ahead();
     let mut driver = Driver {
         line,
         signals,
         keyboard,
+        asides,
         shows_keys: hold.is_some(),
         may_steer,
         attention,
@@ -121,6 +127,7 @@ struct Driver<'a, L> {
     line: &'a mut L,
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
+    asides: &'a mut Asides,
     /// True if keys are read during the whole turn, not only for questions.
     shows_keys: bool,
     may_steer: fn(&str) -> bool,
@@ -212,7 +219,11 @@ impl<L: Line> Driver<'_, L> {
                     }
                 }
                 press = self.keyboard.next() => match press.key {
-                    Key::Resize | Key::Resume => self.show_typed(renderer),
+                    Key::Resize => self.show_typed(renderer),
+                    Key::Resume => {
+                        renderer.redraw()?;
+                        self.show_typed(renderer);
+                    }
                     Key::Escape if self.keyboard.typed(|typed| typed.composer.is_choosing()) => {
                         self.keyboard.typed(|typed| typed.press(press));
                         self.show_typed(renderer);
@@ -234,6 +245,9 @@ impl<L: Line> Driver<'_, L> {
                         // A `q` may be the start of a message, so more input is awaited briefly.
                         self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
+                        if self.keyboard.typed(TypeAhead::take_editor_request) {
+                            renderer.note("the editor opens at the prompt, after the turn; your text stays here")?;
+                        }
                         self.steer(renderer).await?;
                     }
                 },
@@ -241,6 +255,7 @@ impl<L: Line> Driver<'_, L> {
                     self.status_at = Some(Instant::now() + STATUS_INTERVAL);
                     self.show_typed(renderer);
                 }
+                aside = self.asides.next() => renderer.aside(aside)?,
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => renderer.child(&event)?,
@@ -278,6 +293,9 @@ impl<L: Line> Driver<'_, L> {
     }
 
     async fn send_steer(&mut self, text: String, renderer: &mut dyn Renderer) -> Result<()> {
+        if self.asides.ask(&text) {
+            return Ok(());
+        }
         let (mut is_sent, mut end_signal) = (false, None);
         if !self.cancelled && (self.may_steer)(&text) {
             let mut steer = std::pin::pin!(self.line.steer(text.clone()));
@@ -310,8 +328,12 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Cancels the turn. Leaves the turn if it was cancelled before or should continue.
+    /// Cancels the side questions, or the turn if there are none. Leaves the turn if it was cancelled before or should
+    /// continue.
     async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> Result<()> {
+        if signal == EndSignal::Interrupt && self.asides.cancel() {
+            return Ok(renderer.note(ASIDE_CANCELLED)?);
+        }
         if self.cancelled {
             return Err(self.abandoned_error("left before the turn ended").into());
         }
@@ -364,6 +386,15 @@ impl<L: Line> Driver<'_, L> {
         Ok(failure.kind != ErrorKind::InvalidInput)
     }
 
+    /// Returns the number of queued questions without an answer.
+    fn waiting_questions(&self) -> usize {
+        let raised = self.backlog.iter().filter_map(|event| match &event.kind {
+            EventKind::InterruptRaised { interrupt } => Some(interrupt),
+            _ => None,
+        });
+        raised.filter(|interrupt| !self.backlog.iter().any(|event| settles(event, interrupt))).count()
+    }
+
     /// Asks the user, unless another client answers first. Returns false if the user left the question open.
     async fn ask(&mut self, interrupt: &Interrupt, renderer: &mut dyn Renderer, asker: &mut dyn Asker) -> Result<bool> {
         if self.cancelled
@@ -377,6 +408,7 @@ impl<L: Line> Driver<'_, L> {
             Ask::Approval { tool, .. } => format!("agentd: may {tool} run?"),
             Ask::Question { question, .. } => format!("agentd: {question}"),
         });
+        renderer.set_waiting_questions(self.waiting_questions());
         let mut asking = asker.ask(interrupt);
         loop {
             tokio::select! {
@@ -385,6 +417,12 @@ impl<L: Line> Driver<'_, L> {
                     drop(asking);
                     self.on_end_signal(signal, renderer).await?;
                     return Ok(true);
+                }
+                aside = self.asides.next() => {
+                    drop(asking);
+                    renderer.aside(aside)?;
+                    renderer.pause()?;
+                    asking = asker.ask(interrupt);
                 }
                 // The question's line shows that the text was sent.
                 text = self.keyboard.next_steer() => self.send_steer(text, renderer).await?,
@@ -414,6 +452,7 @@ impl<L: Line> Driver<'_, L> {
                     let other_answer = answered_elsewhere(&event, interrupt);
                     if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
+                        renderer.set_waiting_questions(self.waiting_questions());
                     }
                     if settled {
                         drop(asking);

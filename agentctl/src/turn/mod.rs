@@ -5,10 +5,12 @@
 //! - [`mod@drive`]: passes events to a [`Renderer`], interrupts to an [`Asker`] and Ctrl-C to the daemon. Text typed
 //!   while the turn runs is stored ([`crate::keyboard`]).
 //! - [`ForeseeingAsker`]: previews the effect of an edited call and asks for confirmation.
+//! - [`aside`]: side questions beside the turn.
 //! - [`signals`]: Ctrl-C and termination signals as a future.
 //! - [`BuiltinNotice`]: warns the user that answers come from the small built-in model, whose abilities are easily
 //!   overestimated.
 
+pub(crate) mod aside;
 mod drive;
 pub(crate) mod line;
 pub(crate) mod signals;
@@ -30,7 +32,8 @@ use crate::{
     keyboard::TypeAhead,
 };
 
-pub(crate) use drive::{Person, drive, mode_note};
+pub(crate) use aside::{Aside, Asides};
+pub(crate) use drive::{ASIDE_CANCELLED, Person, drive, mode_note};
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 
@@ -93,6 +96,21 @@ pub(crate) trait Renderer: Send {
         self.inner().map_or(Ok(()), |inner| inner.typed(typed))
     }
 
+    /// Takes the number of questions that wait after the one on the screen.
+    fn set_waiting_questions(&mut self, number: usize) {
+        if let Some(inner) = self.inner() {
+            inner.set_waiting_questions(number);
+        }
+    }
+
+    /// Draws the lines at the bottom again after the process was stopped, because the cursor may be anywhere.
+    ///
+    /// # Errors
+    /// As for [`Renderer::event`].
+    fn redraw(&mut self) -> io::Result<()> {
+        self.inner().map_or(Ok(()), Renderer::redraw)
+    }
+
     /// Shows that the connection to the daemon is lost.
     ///
     /// # Errors
@@ -102,6 +120,14 @@ pub(crate) trait Renderer: Send {
             Some(inner) => inner.lost(),
             None => self.note(LOST),
         }
+    }
+
+    /// Shows a side question with its answer, once no other text is in progress.
+    ///
+    /// # Errors
+    /// As for [`Renderer::event`].
+    fn aside(&mut self, aside: Aside) -> io::Result<()> {
+        self.inner().map_or(Ok(()), |inner| inner.aside(aside))
     }
 
     /// Shows one line of the client. The text is trusted and not sanitized.

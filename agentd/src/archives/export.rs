@@ -214,6 +214,7 @@ impl ArchiveRedactor {
         event.kind = masked.unwrap_or_else(|_| EventKind::Warning {
             code: "redacted".to_owned(),
             message: "event omitted: its secrets could not be redacted".to_owned(),
+            retry_in_ms: None,
         });
         event
     }

@@ -124,6 +124,8 @@ groups! {
             planning: Planning,
             /// True if a model classifies intents that the rules cannot determine.
             ask_intent: bool,
+            /// True if the model makes the title of a new chat.
+            titles: bool,
             /// Maximum number of read-only calls in one step that run in parallel.
             parallel_calls: BoundedInt<1, 64>,
             /// Maximum number of queued turns.

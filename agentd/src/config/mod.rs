@@ -110,13 +110,6 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let names = ToolNames::new(&mcp);
     let tools = agents::tools(sources, &names, &mut origins)?;
     let (agents, agent_plugins) = agents::resolve(sources, &names, &mut origins)?;
-    let skills = agents::skills(sources, &mut origins)?;
-    let web = languages::web(sources, &mut origins)?;
-    let languages = languages::resolve(sources, &mut origins)?;
-    let rules = rules(sources, &names, &mut origins)?;
-    let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
-    let subagent_prompt = prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins);
-    let compact_prompt = prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins);
     let files = sources.files.iter().filter(|file| file.origin != Origin::BuiltIn).map(|file| file.origin.path());
     Ok(Config {
         daemon,
@@ -125,14 +118,14 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         agents,
         agent_plugins,
         server_plugins,
-        skills,
-        web,
-        languages,
+        skills: agents::skills(sources, &mut origins)?,
+        web: languages::web(sources, &mut origins)?,
+        languages: languages::resolve(sources, &mut origins)?,
         mcp,
-        rules,
-        system_prompt,
-        subagent_prompt,
-        compact_prompt,
+        rules: rules(sources, &names, &mut origins)?,
+        system_prompt: prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins),
+        subagent_prompt: prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins),
+        compact_prompt: prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins),
         files: files.collect(),
         dotenv: dotenv::variables(&sources.files, &Environment::default())?,
         origins,

@@ -21,21 +21,8 @@ use crate::config::{
 const MASK: &str = "•••";
 
 /// Suffixes of secret names, in lower case without punctuation.
-const SECRET_SUFFIXES: [&str; 13] = [
-    "key",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "credential",
-    "authorization",
-    "cookie",
-    "auth",
-    "bearer",
-    "pwd",
-    "dsn",
-];
+const SECRET_SUFFIXES: &str = "key token secret password passwd passphrase credential authorization cookie auth \
+    bearer pwd dsn";
 
 /// Maps whose values are all secrets.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
@@ -248,7 +235,7 @@ fn masked(value: Value) -> Value {
 /// `api_key_env` and `max_tokens` are not secrets.
 fn is_secret(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+    SECRET_SUFFIXES.split_ascii_whitespace().any(|suffix| name.ends_with(suffix))
 }
 
 /// Returns true if a value with this name contains several secrets. A number, such as `max_tokens`, is not secret.

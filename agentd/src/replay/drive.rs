@@ -13,12 +13,12 @@ use std::{
 use agentd_core::{
     Timestamp,
     audit::AuditEntry,
-    error::{AuditError, WorkspaceError},
+    error::{AuditError, WorkspaceFuture},
     event::{Event, EventKind},
     ids::{CallId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
     ports::{Audit, Changes, Clock, FilesBefore, Snapshots, ToolContext, Workspace},
-    tool::{FileChange, FileChangeKind},
+    tool::FileChange,
     turn::{OnInterrupt, StartTurn, StopReason, TurnOptions, TurnResult},
     undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
@@ -205,22 +205,13 @@ impl Audit for NoAudit {
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
-    fn before<'a>(
-        &'a self,
-        _: &'a ToolContext,
-        _: Option<&'a [String]>,
-    ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
+    fn before<'a>(&'a self, _: &'a ToolContext, _: Option<&'a [String]>) -> WorkspaceFuture<'a, FilesBefore> {
         let after = Box::pin(std::future::ready(Ok(Changes::default())));
         let (closed, gaps, unstored) = (Vec::new(), Vec::new(), Vec::new());
         Box::pin(std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unstored, after })))
     }
 
-    fn unfinished<'a>(
-        &'a self,
-        _: SessionId,
-        _: &'a Workspace,
-        _: &'a CallId,
-    ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+    fn unfinished<'a>(&'a self, _: SessionId, _: &'a Workspace, _: &'a CallId) -> WorkspaceFuture<'a, Changes> {
         Box::pin(std::future::ready(Ok(Changes::default())))
     }
 
@@ -231,14 +222,10 @@ impl Snapshots for NoSnapshots {
         _: &'a Workspace,
         changes: Vec<FileChange>,
         _: bool,
-    ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
+    ) -> WorkspaceFuture<'a, FilesReverted> {
         let done = |change: FileChange| UndoneFile {
             path: change.path,
-            change: match change.change {
-                FileChangeKind::Created => FileChangeKind::Deleted,
-                FileChangeKind::Deleted => FileChangeKind::Created,
-                FileChangeKind::Modified => FileChangeKind::Modified,
-            },
+            change: change.change.inverse(),
             outcome: UndoOutcome::Done,
             reason: None,
             diff: None,
@@ -247,7 +234,7 @@ impl Snapshots for NoSnapshots {
         Box::pin(std::future::ready(Ok(FilesReverted { files, changes: Vec::new() })))
     }
 
-    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+    fn remove(&self, _: SessionId) -> WorkspaceFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -146,7 +146,8 @@ impl Feed {
 
     /// Creates the warning about a refused command, for the client that sent the command. The warning is not stored.
     fn warning(&self, refusal: &Refusal) -> Event {
-        let kind = EventKind::Warning { code: "command_refused".to_owned(), message: refusal.sentence() };
+        let kind =
+            EventKind::Warning { code: "command_refused".to_owned(), message: refusal.sentence(), retry_in_ms: None };
         let session_id = self.subscription.session_id();
         Event { session_id, turn_id: self.turn_id, seq: self.seen, at: Timestamp::now(), kind }
     }

@@ -1,17 +1,17 @@
 //! Sessions, their files and their git worktrees.
 
 use agentd_core::{Timestamp, files::UploadReceipt, item::Item, session::SessionFilter};
-use agentd_engine::{ForkOptions, ForkedSession, SessionHandle};
+use agentd_engine::{ForkOptions, ForkedSession, SessionHandle, SidePart};
 use agentd_proto::{
     MAX_CHUNK_BYTES, MAX_UPLOAD_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
     convert::{Wire, WireError},
-    v1::{self, sessions_server::Sessions, upload_chunk::Part, worktrees_server::Worktrees},
+    v1::{self, ask_response, sessions_server::Sessions, upload_chunk::Part, worktrees_server::Worktrees},
 };
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, stream};
 use tonic::{Status, Streaming};
 
-use super::Refusal;
+use super::{Refusal, ReplyStream};
 
 /// Default number of listed sessions.
 const DEFAULT_SESSIONS: usize = 100;
@@ -31,6 +31,8 @@ const MAX_ITEMS: usize = 10_000;
 const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
 
 service! { Sessions:
+    type AskStream = ReplyStream<v1::AskResponse>;
+
     async fn create(&self, request: v1::CreateSessionRequest) -> v1::Session {
         let session = self.new_session(request.settings, request.title).await?;
         Ok(show(&session).await?)
@@ -124,6 +126,15 @@ service! { Sessions:
     async fn undo(&self, request: v1::UndoRequest) -> v1::UndoReport {
         let session = self.session(&request.session).await?;
         Ok((&session.undo(request.try_into()?).await?).into())
+    }
+
+    async fn ask(&self, request: v1::AskRequest) -> Self::AskStream {
+        let session = self.session(&request.session).await?;
+        let answer = session.ask_aside(request.question, request.client).await?;
+        let parts = stream::unfold(answer, |mut answer| async move { Some((answer.recv().await?, answer)) });
+        let parts = parts.map(|part| part.map(side_part).map_err(|error| Status::from(Refusal::from(error))));
+        // A client that does not read must not delay the daemon's shutdown.
+        Ok(parts.take_until(self.shutdown.clone().cancelled_owned()).boxed())
     }
 
     async fn context(&self, request: v1::ContextRequest) -> v1::ContextView {
@@ -233,6 +244,17 @@ fn add(content: &mut Vec<u8>, data: &[u8]) -> Result<(), Refusal> {
     }
     content.extend_from_slice(data);
     Ok(())
+}
+
+fn side_part(part: SidePart) -> v1::AskResponse {
+    let part = match part {
+        SidePart::Text(text) => ask_response::Part::Text(text),
+        SidePart::Retracted => ask_response::Part::Retracted(ask_response::Retracted {}),
+        SidePart::Done { model, usage, truncated } => {
+            ask_response::Part::Done(ask_response::Done { model, usage: Some((&usage).into()), truncated })
+        }
+    };
+    v1::AskResponse { part: Some(part) }
 }
 
 async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {

@@ -247,6 +247,17 @@ export class Client {
     return this.call("Sessions", "Get", { session }, { retry: true });
   }
 
+  /** Asks a session's model a side question, also during a turn. The history gets neither it nor the answer. */
+  async askAside(session, question) {
+    const call = (await this.connection()).receive("Sessions", "Ask", { session, question, client: this.name });
+    let text = "";
+    for await (const part of messages(call)) {
+      if (part.done) return text;
+      text = part.text ? text + part.text : "";
+    }
+    throw new AgentdError("the answer was cut off", "CONFLICT");
+  }
+
   /** Returns the newest items of a session, oldest first. */
   async items(session, { afterSeq = 0, limit = 0 } = {}) {
     return (await this.call("Sessions", "Items", { session, afterSeq, limit }, { retry: true })).items;

@@ -239,6 +239,8 @@ export declare class Client {
   sessions(options?: { limit?: number; children?: boolean }): Promise<v1.SessionSummary[]>;
   /** Returns a session by ID, unique prefix, title, or `last`. */
   session(session: string): Promise<v1.Session>;
+  /** Asks a session's model a side question, also during a turn. The history gets neither it nor the answer. */
+  askAside(session: string, question: string): Promise<string>;
   /** Returns the newest items of a session, oldest first. */
   items(session: string, options?: { afterSeq?: number; limit?: number }): Promise<v1.NumberedItem[]>;
   /** Uploads a file to the session: bytes with a name, or the file at a path. The response has the path for tools. */

@@ -108,16 +108,8 @@ impl AuditLog {
         Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns the last line of the log. If a copy is noted elsewhere, it can later prove that no line up to this one
-    /// was changed.
-    ///
-    /// # Errors
-    /// Fails if the log was closed.
-    pub async fn head(&self) -> Result<AuditHead, AuditError> {
-        Ok(self.end().await?.head)
-    }
-
-    /// Returns the last line of the log, or `None` if some line up to it may not be on disk yet.
+    /// Returns the last line of the log, or `None` if some line up to it may not be on disk yet. If a copy is noted
+    /// elsewhere, it can later prove that no line up to this one was changed.
     pub async fn synced_head(&self) -> Option<AuditHead> {
         self.end().await.ok().filter(|end| end.synced).map(|end| end.head)
     }

@@ -10,18 +10,7 @@ use serde_json::Value;
 pub const MASK: &str = "[redacted]";
 
 /// Parts of field names that indicate a secret. They also match within longer names.
-const NAMES: [&str; 10] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "credential",
-    "authorization",
-    "cookie",
-];
+const NAMES: &str = "password passwd passphrase secret apikey accesskey privatekey credential authorization cookie";
 
 /// Pattern for secret names in text. A plural such as `max_tokens=5` is a count and does not match.
 const SECRET_WORDS: &str =
@@ -75,7 +64,7 @@ impl Patterns {
 pub fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     // The plural `tokens` is a count.
-    NAMES.iter().any(|secret| name.contains(secret)) || name.replace("tokens", "").contains("token")
+    NAMES.split_ascii_whitespace().any(|secret| name.contains(secret)) || name.replace("tokens", "").contains("token")
 }
 
 /// Masks secrets in all strings of a value, including object keys, numbers and nested values. A value under a secret

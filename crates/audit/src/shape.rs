@@ -48,13 +48,16 @@ impl Shape<'_> {
             AuditFact::CallDecided(decision) => self.decision(decision),
             AuditFact::CallEnded(end) => self.end(end),
             AuditFact::ModelAsked { tool, model, max_tokens: _ } => self.texts([tool, model]),
-            AuditFact::GrantAdded { rule, scope, by } | AuditFact::GrantRevoked { rule, scope, by } => {
-                self.texts([rule, scope]);
+            AuditFact::GrantAdded { rule: text, scope: other, by }
+            | AuditFact::GrantRevoked { rule: text, scope: other, by }
+            | AuditFact::SideQuestion { question: text, model: other, by } => {
+                self.texts([text, other]);
                 self.answerer(by);
             }
             AuditFact::ModeSet { mode: _, by } => self.answerer(by),
             AuditFact::ProjectTrusted { project: name, sha256: _, by }
             | AuditFact::ProjectDistrusted { project: name, by }
+            | AuditFact::ProjectMadeWritable { project: name, by }
             | AuditFact::PluginRemoved { plugin: name, by }
             | AuditFact::SessionImported { source: name, former_id: _, events: _, by } => {
                 self.text(name);

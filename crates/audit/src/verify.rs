@@ -72,6 +72,7 @@ fn read_witness(folder: &Path) -> Option<AuditHead> {
 }
 
 /// State of one pass over all lines.
+#[derive(Default)]
 struct Verifier {
     file: String,
     /// Number of the current line within its file.
@@ -98,18 +99,8 @@ struct Beginning {
 
 impl Verifier {
     fn new(remembered: Vec<AuditHead>, noted: Option<String>) -> Self {
-        let report =
-            AuditReport { lines: 0, files: Vec::new(), head: chain::beginning(), findings: Vec::new(), more: 0 };
-        Self {
-            file: read::CURRENT.to_owned(),
-            line: 0,
-            last: None,
-            remembered,
-            noted,
-            beginning: None,
-            trimmed: Vec::new(),
-            report,
-        }
+        let report = AuditReport { head: chain::beginning(), ..AuditReport::default() };
+        Self { file: read::CURRENT.to_owned(), remembered, noted, report, ..Self::default() }
     }
 
     fn find(&mut self, problem: AuditProblem, message: String) {

@@ -158,12 +158,7 @@ impl ContextMeter {
     }
 
     /// Corrects the measurements of a request that was sent without its tools.
-    pub fn correct_for_omitted_tools(
-        &self,
-        sent: SentRequest,
-        calibration: &TokenCalibration,
-        model: &str,
-    ) -> SentRequest {
+    pub fn without_tools(&self, sent: SentRequest, calibration: &TokenCalibration, model: &str) -> SentRequest {
         let mut footprint = sent.footprint;
         footprint.tools = Fingerprint::default();
         SentRequest { since: sent.since, ..self.sending(footprint, calibration, model) }

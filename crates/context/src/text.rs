@@ -216,6 +216,12 @@ pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }
 
+/// Returns the typed part of an input. Piped text after the typed part is a document, regardless of its content.
+pub fn typed_part(text: &str, typed_bytes: Option<u64>) -> &str {
+    let typed = typed_bytes.map_or(Some(text), |bytes| text.get(..usize::try_from(bytes).ok()?));
+    typed.unwrap_or_default()
+}
+
 /// Returns the first `limit` bytes of a text, cut between characters.
 pub fn beginning(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]

@@ -73,6 +73,15 @@ pub enum AuditFact {
         /// Maximum answer length, in tokens.
         max_tokens: u64,
     },
+    /// A user asked the session's model a question beside the turns. Logged before the request is sent.
+    SideQuestion {
+        /// Text of the question.
+        question: String,
+        /// ID of the model.
+        model: String,
+        /// Client that asked.
+        by: AnsweredBy,
+    },
     /// A rule was granted, so that matching calls run without a question.
     GrantAdded {
         /// Rule text as shown to the user.
@@ -96,6 +105,13 @@ pub enum AuditFact {
         /// New mode of the session.
         mode: SessionMode,
         /// Client that set the mode.
+        by: AnsweredBy,
+    },
+    /// A user made a session's read-only project writable, because a call would change it.
+    ProjectMadeWritable {
+        /// Path of the project.
+        project: String,
+        /// Client that approved it.
         by: AnsweredBy,
     },
     /// A user trusted the `.agentd/` of a project. Its instructions, agents, skills and commands are used from now on.
@@ -351,7 +367,7 @@ impl From<&FileChange> for ChangedFile {
 }
 
 /// Last line of the log, as number and hash.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditHead {
     /// Number of the last line, starting at 1. 0 for an empty log.
     pub n: u64,

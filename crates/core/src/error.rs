@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 /// Kind of a failure.
@@ -120,10 +121,18 @@ port_error!(
     /// The journal could not be read or written.
     StoreError
 );
+
+/// Future of an operation on the journal.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
 port_error!(
     /// A session's workspace could not be created, read or removed.
     WorkspaceError
 );
+
+/// Future of an operation on the files of sessions.
+pub type WorkspaceFuture<'a, T> = BoxFuture<'a, Result<T, WorkspaceError>>;
+
 port_error!(
     /// The audit log could not be written or read.
     AuditError

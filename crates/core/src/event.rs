@@ -51,7 +51,7 @@ impl Event {
     /// Creates a placeholder for a stored event that is damaged, so that readers see no gap in the numbers.
     pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
         let message = format!("event {seq} is damaged on disk and is left out");
-        let kind = EventKind::Warning { code: DAMAGED.to_owned(), message };
+        let kind = EventKind::Warning { code: DAMAGED.to_owned(), message, retry_in_ms: None };
         Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
     }
 
@@ -139,7 +139,8 @@ pub enum EventKind {
     },
     /// The usage of a model call was recorded.
     UsageUpdated {
-        /// Number of the call's step in the turn, starting at 1.
+        /// Number of the call's step in the turn, starting at 1. 0 for a call that is not a step, such as a side
+        /// question.
         step: u32,
         /// Slot of the model.
         slot: Slot,
@@ -185,6 +186,8 @@ pub enum EventKind {
         code: String,
         /// Text of the warning, one sentence.
         message: String,
+        /// Time until the announced retry, in milliseconds.
+        retry_in_ms: Option<u64>,
     },
     /// The turn has ended.
     TurnEnded {

@@ -26,6 +26,10 @@ names! {
         Tool = "tool",
         /// The classification of an input's intent.
         Intent = "intent",
+        /// The title of a session.
+        Title = "title",
+        /// A side question of a user.
+        SideQuestion = "side_question",
     }
 }
 
@@ -37,7 +41,7 @@ pub struct ExchangeSource {
     pub owner: SessionId,
     /// Session that sent the request.
     pub session_id: SessionId,
-    /// Turn that the request belongs to. `None` if the turn has not started.
+    /// Turn that the request belongs to. `None` if the turn has not started, and for requests beside the turns.
     pub turn_id: Option<TurnId>,
     /// ID that links the request to logs and telemetry.
     pub trace_id: Option<TraceId>,

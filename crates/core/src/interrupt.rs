@@ -1,8 +1,10 @@
 //! Interrupts: durable pauses that need an answer from the user.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     grant::GrantScope,
@@ -144,7 +146,7 @@ impl Ask {
     pub fn of_plan(plan: &str) -> Self {
         Self::Approval {
             tool: Self::PLAN.to_owned(),
-            args: serde_json::json!({ Self::PLAN: plan }),
+            args: json!({ Self::PLAN: plan }),
             risk: Risk::Medium,
             reason: "the turn begins with a plan: nothing is changed before the plan is approved".to_owned(),
             preview: Some(plan.to_owned()),
@@ -161,6 +163,41 @@ impl Ask {
     pub fn plan(&self) -> Option<&str> {
         match self {
             Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
+            _ => None,
+        }
+    }
+
+    /// Pseudo-tool for the question about a read-only project: whether it becomes writable. No real tool has this name.
+    pub const MAKE_WRITABLE: &str = "make_writable";
+
+    /// Name of the argument with the path of that project.
+    const FOLDER: &str = "folder";
+
+    /// Creates the question whether a read-only project becomes writable, because a call of `tool` would change `path`.
+    pub fn of_writable(project: &Path, tool: &str, path: &str) -> Self {
+        let folder = project.display().to_string();
+        Self::Approval {
+            tool: Self::MAKE_WRITABLE.to_owned(),
+            risk: Risk::Medium,
+            reason: format!("{tool} would change {path}, and this session has the folder read-only"),
+            preview: Some(format!(
+                "{folder} becomes writable for this session, until `/project ro`\nits mode and the rules still decide \
+                 about each change"
+            )),
+            args: json!({ Self::FOLDER: folder }),
+            layer: None,
+            rule: None,
+            grants: Vec::new(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        }
+    }
+
+    /// Returns the path of the project if this is the question whether a project becomes writable.
+    pub fn writable_project(&self) -> Option<&str> {
+        match self {
+            Self::Approval { tool, args, .. } if tool == Self::MAKE_WRITABLE => args.get(Self::FOLDER)?.as_str(),
             _ => None,
         }
     }
@@ -279,8 +316,10 @@ impl Answer {
             {
                 Some(r#"an edited plan must be an object with the text of the plan: {"plan": "1. …"}"#)
             }
-            (Ask::Approval { tool, .. }, Self::Edit { .. }) if tool == Ask::KEEP => {
-                Some("these files can only be kept as shown or discarded; answer approve or reject")
+            (Ask::Approval { tool, .. }, Self::Edit { .. })
+                if [Ask::KEEP, Ask::MAKE_WRITABLE].contains(&tool.as_str()) =>
+            {
+                Some("this can only be approved as shown; answer approve or reject")
             }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")
@@ -349,8 +388,6 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -377,6 +414,19 @@ mod tests {
             serde_json::from_value(json!({"kind": "question", "question": "?", "required": true})).unwrap();
         assert!(older.choices().is_empty());
         assert!(!serde_json::to_string(&older).unwrap().contains("choices"));
+    }
+
+    #[test]
+    fn writable_project_is_approved_as_shown_or_rejected() {
+        let ask = Ask::of_writable(Path::new("/src/app"), "write_file", "/project/a.txt");
+        assert_eq!(ask.writable_project(), Some("/src/app"));
+        assert_eq!(Ask::of_plan("1. Look").writable_project(), None);
+        let check = |answer: Answer, fits: bool| assert_eq!(answer.misfit(&ask).is_none(), fits, "{answer:?}");
+        check(Answer::Approve, true);
+        check(Answer::Reject { reason: None }, true);
+        check(Answer::Edit { args: json!({"folder": "/"}) }, false);
+        check(Answer::Always { scope: GrantScope::ForGood }, false);
+        check(Answer::Text { text: "yes".to_owned() }, false);
     }
 
     #[test]

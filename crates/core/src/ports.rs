@@ -15,7 +15,7 @@ use crate::{
     catalogue::{Catalogue, ToolOrigin, UnlistedServer},
     counters::DayCounters,
     environment::ClientEnvironment,
-    error::{ErrorKind, ModelError, StoreError},
+    error::{ErrorKind, ModelError, StoreFuture},
     event::Event,
     grant::{Grant, ScopedGrant},
     guarded::GuardedNames,
@@ -300,66 +300,56 @@ pub trait Store: Send + Sync {
         at: Timestamp,
         settings: SessionSettings,
         first: Vec<Arc<Event>>,
-    ) -> BoxFuture<'_, Result<(), StoreError>>;
+    ) -> StoreFuture<'_, ()>;
 
     /// Creates a session from a copy of another session's events, followed by its own events. Atomic. The new session
     /// starts with the state after the copied events, but without queued turns, interrupts and permanent grants. The
     /// other session is not changed.
-    fn fork_session(&self, fork: NewFork) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn fork_session(&self, fork: NewFork) -> StoreFuture<'_, ()>;
 
     /// Returns the turns of a session, in the order in which they started.
-    fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>>;
+    fn turns(&self, session: SessionId) -> StoreFuture<'_, Vec<TurnSpan>>;
 
     /// Returns up to `limit` turns that ended after position `after` in the store. Excludes turns of subagents and
     /// copies in forks.
-    fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>>;
+    fn ended_turns(&self, after: u64, limit: usize) -> StoreFuture<'_, EndedTurns>;
 
     /// Appends events of one session, which must be numbered without gaps after the last stored event. Atomic. On
     /// return, the events are durable and the projections are up to date. Calls for several sessions share one commit.
-    fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn append(&self, events: Vec<Arc<Event>>) -> StoreFuture<'_, ()>;
 
     /// Returns one session, if it exists.
-    fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;
+    fn session(&self, id: SessionId) -> StoreFuture<'_, Option<StoredSession>>;
 
     /// Returns sessions without subagents' sessions, most recently used first. The store does not know which turns the
     /// engine is running: a turn without an end is reported as running, or as waiting if the turn or one of its
     /// subagents has a pending interrupt.
-    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
+    fn sessions(&self, limit: usize) -> StoreFuture<'_, Vec<SessionSummary>> {
         let page = self.session_page(None, limit);
         Box::pin(async move { Ok(page.await?.sessions) })
     }
 
     /// Like [`Self::sessions`], but continues after `before`, which is [`SessionPage::next`] of the previous page. A
     /// session that is used between the calls moves to the first page.
-    fn session_page(&self, before: Option<u64>, limit: usize) -> BoxFuture<'_, Result<SessionPage, StoreError>>;
+    fn session_page(&self, before: Option<u64>, limit: usize) -> StoreFuture<'_, SessionPage>;
 
     /// Returns the sessions of the subagents of `parent`, in creation order.
-    fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
+    fn children(&self, parent: SessionId) -> StoreFuture<'_, Vec<SessionSummary>>;
 
     /// Finds up to `limit` sessions by name, newest first. Compares `name`, in this order, with the start of IDs
     /// (hyphens optional, case ignored), the end of IDs if `name` has at least six characters, and titles (case
     /// ignored). Excludes subagents' sessions from the search by title.
-    fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+    fn find_sessions(&self, name: String, limit: usize) -> StoreFuture<'_, Vec<SessionId>>;
 
     /// Returns the sessions that have an unfinished or queued turn, for recovery at startup.
-    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+    fn open_turns(&self) -> StoreFuture<'_, Vec<SessionId>>;
 
     /// Returns up to `limit` stored events with numbers above `after`, in order.
-    fn events(
-        &self,
-        session: SessionId,
-        after: u64,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Arc<Event>>, StoreError>>;
+    fn events(&self, session: SessionId, after: u64, limit: usize) -> StoreFuture<'_, Vec<Arc<Event>>>;
 
     /// Returns the last completed items with event numbers above `after`, oldest first and at most `limit`, each with
     /// the number of the event that completed it.
-    fn recent_items(
-        &self,
-        session: SessionId,
-        after: u64,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
+    fn recent_items(&self, session: SessionId, after: u64, limit: usize) -> StoreFuture<'_, Vec<(u64, Item)>> {
         self.items_between(session, after, None, limit)
     }
 
@@ -370,39 +360,30 @@ pub trait Store: Send + Sync {
         after: u64,
         before: Option<u64>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
+    ) -> StoreFuture<'_, Vec<(u64, Item)>>;
 
     /// Searches one session or all sessions, and returns at most `limit` hits, best first. Covers all events stored
     /// before the call, except for those counted in [`SearchResult::unsearched`], because a search does not wait for a
     /// large index to be built.
-    fn search(
-        &self,
-        query: SearchQuery,
-        session: Option<SessionId>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<SearchResult, StoreError>>;
+    fn search(&self, query: SearchQuery, session: Option<SessionId>, limit: usize) -> StoreFuture<'_, SearchResult>;
 
     /// Reports the usage of model calls by model, session, day or slot, including deleted sessions. Reads totals that
     /// are updated with each call.
     ///
     /// Fails with kind `InvalidInput` if the last day is before the first.
-    fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>>;
+    fn usage(&self, query: UsageQuery, now: Timestamp) -> StoreFuture<'_, UsageReport>;
 
     /// Returns daily counters for an inclusive range of days. Omits days without events. Reads totals that are updated
     /// with each event.
-    fn counters(
-        &self,
-        _since: Option<Date>,
-        _until: Option<Date>,
-    ) -> BoxFuture<'_, Result<Vec<DayCounters>, StoreError>> {
+    fn counters(&self, _since: Option<Date>, _until: Option<Date>) -> StoreFuture<'_, Vec<DayCounters>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Records the usage of a model call outside of sessions. Durable on return.
-    fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn count_usage(&self, usage: SideUsage) -> StoreFuture<'_, ()>;
 
     /// Returns the files in a session's state.
-    fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;
+    fn state_files(&self, session: SessionId) -> StoreFuture<'_, StateFiles>;
 
     /// Returns up to `limit` stored changes to these files with event numbers below `before`, newest first, each with
     /// its event number. Includes changes from before a reset.
@@ -411,36 +392,36 @@ pub trait Store: Send + Sync {
         session: SessionId,
         before: u64,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>>;
+    ) -> StoreFuture<'_, Vec<(u64, StateFileChange)>>;
 
     /// Returns pending interrupts, oldest first. Covers one session and its subagents, or all sessions.
-    fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;
+    fn pending_interrupts(&self, session: Option<SessionId>) -> StoreFuture<'_, Vec<Interrupt>>;
 
     /// Returns an interrupt and its answer, if it has one.
-    fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>>;
+    fn interrupt(&self, id: InterruptId) -> StoreFuture<'_, Option<StoredInterrupt>>;
 
     /// Returns the permanent grants, oldest first. A permanent [`Answer::Always`] stores its grants atomically with the
     /// answer.
-    fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>>;
+    fn grants(&self) -> StoreFuture<'_, Vec<Grant>>;
 
     /// Stores a permanent grant. If the rule is already granted, the existing grant stays unchanged.
-    fn store_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn store_grant(&self, grant: Grant) -> StoreFuture<'_, ()>;
 
     /// Revokes a permanent grant, if it exists.
-    fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn revoke_grant(&self, rule: String) -> StoreFuture<'_, ()>;
 
     /// Returns the grants of sessions, ordered by creation of the session.
-    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>>;
+    fn session_grants(&self) -> StoreFuture<'_, Vec<ScopedGrant>>;
 
     /// Deletes a session and its subagents' sessions with all events and interrupts, but not permanent grants.
     /// Atomically records that the sessions' files must still be removed.
-    fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn delete_session(&self, id: SessionId) -> StoreFuture<'_, ()>;
 
     /// Returns deleted sessions whose files may still exist.
-    fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+    fn files_left(&self) -> StoreFuture<'_, Vec<SessionId>>;
 
     /// Records that the files of these deleted sessions have been removed.
-    fn record_files_removed(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn record_files_removed(&self, ids: Vec<SessionId>) -> StoreFuture<'_, ()>;
 
     /// Returns the port for imports, or `None` if the store does not support them.
     fn imports(&self) -> Option<&dyn JournalImports> {

@@ -96,12 +96,7 @@ impl SessionMode {
     /// Returns the next mode in order. The last mode is followed by the first.
     #[must_use]
     pub fn following(self) -> Self {
-        match self {
-            Self::Ask => Self::AcceptEdits,
-            Self::AcceptEdits => Self::Plan,
-            Self::Plan => Self::Auto,
-            Self::Auto => Self::Ask,
-        }
+        Self::ALL[(self as usize + 1) % Self::ALL.len()]
     }
 
     /// Returns the next mode in order during a turn. Skips `auto`, because modes take effect at once and users must not

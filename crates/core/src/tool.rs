@@ -367,6 +367,18 @@ pub enum FileChangeKind {
     Deleted,
 }
 
+impl FileChangeKind {
+    /// Returns the kind of the change that undoes this one.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        match self {
+            Self::Created => Self::Deleted,
+            Self::Modified => Self::Modified,
+            Self::Deleted => Self::Created,
+        }
+    }
+}
+
 /// A call that was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {

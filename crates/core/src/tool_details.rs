@@ -20,7 +20,7 @@ pub struct ToolDetails {
     pub stdout: Option<PrintedText>,
     /// Standard error of a command, if it is text.
     pub stderr: Option<PrintedText>,
-    /// Change made by an edit, as a unified diff.
+    /// Change made by an edit or a command, as a unified diff. For a command, only the first files.
     pub diff: Option<PrintedText>,
     /// Session path of the file with the whole result text, if the text is too long for a model, or
     /// had lines that overwrote themselves.
@@ -65,7 +65,7 @@ impl PrintedText {
 }
 
 impl ToolDetails {
-    /// Creates the details of an edit.
+    /// Creates the details of a change.
     pub fn of_diff(diff: &str) -> Self {
         Self { diff: Some(PrintedText::new(diff, diff.len() as u64, MAX_DIFF)), ..Self::default() }
     }

@@ -51,6 +51,9 @@ pub struct StartTurn {
     pub while_connected: bool,
     /// Behaviour if a turn is already running.
     pub if_busy: IfBusy,
+    /// True if the session's model makes a title for the session after its first turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub generate_title: bool,
     /// Name of the client, such as `agentctl`, for the audit log.
     pub client: String,
     /// Environment of the client as passed to tools.

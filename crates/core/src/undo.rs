@@ -148,19 +148,12 @@ impl Fold {
 
 /// Returns the inverse of a change.
 pub fn inverse_change(change: &FileChange) -> FileChange {
-    use FileChangeKind::{Created, Deleted, Modified};
     FileChange {
-        path: change.path.clone(),
-        change: match change.change {
-            Created => Deleted,
-            Modified => Modified,
-            Deleted => Created,
-        },
+        change: change.change.inverse(),
         before: change.after.clone(),
         after: change.before.clone(),
-        project: change.project.clone(),
         late: false,
-        shared: change.shared,
+        ..change.clone()
     }
 }
 

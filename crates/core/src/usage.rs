@@ -60,7 +60,7 @@ pub struct CallTiming {
 }
 
 /// Serde predicate for skipping default values.
-pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+pub fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
 

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use crate::{
     catalog::{AgentScope, DELEGATE, ToolCatalog, ToolScope},
     config::EngineConfig,
-    error::EngineError,
+    error::{EngineError, Result},
 };
 
 /// The agent of a turn. A configuration reload affects only later turns.
@@ -90,7 +90,7 @@ impl ActiveAgent {
     }
 
     /// Fails if the session's agent no longer exists, because its permissions are unknown without its card.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let Some(id) = self.missing() else { return Ok(()) };
         let message =
             format!("this session works as the agent `{id}`, which is no longer in agents.yaml or a trusted project");
@@ -274,7 +274,7 @@ fn trust_warning(trust: ProjectTrust) -> EventKind {
         ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
     let message = format!("{reason}: its content is not used; see `agentctl project show`");
-    EventKind::Warning { code: PROJECT_CHANGED.to_owned(), message }
+    EventKind::Warning { code: PROJECT_CHANGED.to_owned(), message, retry_in_ms: None }
 }
 
 /// Number of cached tool sets: enough for the main agent, its subagents and a few turns with mentions.

@@ -6,7 +6,7 @@ use agentd_core::answer_schema::{AnswerSchema, InvalidSchema};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 
 /// Maximum number of reasons per answer.
 const MAX_REASONS: usize = 8;
@@ -22,7 +22,7 @@ pub(crate) struct AnswerForm {
 
 impl AnswerForm {
     /// Compiles a client's schema.
-    pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self, EngineError> {
+    pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self> {
         let (schema, value) = AnswerSchema::read(schema.text()).map_err(schema_error)?;
         // An invalid schema would accept anything, so it is validated first.
         jsonschema::meta::validate(&value).map_err(|problem| invalid_schema(&problem))?;
@@ -31,7 +31,7 @@ impl AnswerForm {
     }
 
     /// Compiles a turn's schema, if it has one.
-    pub(crate) fn of(schema: Option<&AnswerSchema>) -> Result<Option<Arc<Self>>, EngineError> {
+    pub(crate) fn of(schema: Option<&AnswerSchema>) -> Result<Option<Arc<Self>>> {
         schema.map(|schema| Self::compile(schema).map(Arc::new)).transpose()
     }
 

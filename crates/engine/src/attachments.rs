@@ -20,7 +20,10 @@ use agentd_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::{config::Ports, error::EngineError};
+use crate::{
+    config::Ports,
+    error::{EngineError, Result},
+};
 
 /// Maximum size of a text that is quoted in full, in bytes.
 const MAX_QUOTED: usize = 10_000;
@@ -80,7 +83,7 @@ pub(crate) async fn store_upload(
     session: SessionId,
     name: String,
     content: Vec<u8>,
-) -> Result<UploadReceipt, EngineError> {
+) -> Result<UploadReceipt> {
     let prepared = match pictures {
         Some(pictures) => pictures.prepare(&content).await,
         None => Ok(None),
@@ -209,13 +212,11 @@ fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> Stri
         let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
         let cut =
             if left_out > 0 { format!("\n[{left_out} more bytes do not fit in the window]") } else { String::new() };
-        let (kind, lines) = match file.selected {
-            Some(SelectedLines(Some(LineRange { first, last }))) if first == last => {
-                ("Selection", format!(", line {first}"))
-            }
-            Some(SelectedLines(Some(LineRange { first, last }))) => ("Selection", format!(", lines {first} to {last}")),
-            Some(SelectedLines(None)) => ("Selection", String::new()),
-            None => ("File", String::new()),
+        let kind = if file.selected.is_some() { "Selection" } else { "File" };
+        let lines = match file.selected {
+            Some(SelectedLines(Some(LineRange { first, last }))) if first == last => format!(", line {first}"),
+            Some(SelectedLines(Some(LineRange { first, last }))) => format!(", lines {first} to {last}"),
+            _ => String::new(),
         };
         let (frame, text) = (path::quoted(&file.name()), harmless(text));
         return format!("[{kind}: {path}{lines}]\n<file name=\"{frame}\">\n{}\n</file>{cut}", text.trim_end());

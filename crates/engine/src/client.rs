@@ -23,7 +23,7 @@ use agentd_core::{
     ports::{ClientFileAccess, ClientFiles},
     turn::StartTurn,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use jsonschema::Validator;
 use serde_json::Value;
 use tokio::{
@@ -33,7 +33,7 @@ use tokio::{
 
 use crate::{
     catalog::{AgentScope, ToolCatalog, ToolScope},
-    error::EngineError,
+    error::{EngineError, Result},
 };
 
 /// Maximum number of calls queued for a client that does not receive them.
@@ -85,9 +85,9 @@ pub(crate) struct ClientTools {
 
 impl ClientTools {
     /// Creates the tools, which must be valid, with the channel to their client.
-    pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self, EngineError> {
+    pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self> {
         let route = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
-        let routes = tools.iter().map(route).collect::<Result<_, EngineError>>()?;
+        let routes = tools.iter().map(route).collect::<Result<_>>()?;
         let to_tool =
             |tool: &ClientTool| CatalogueTool::own(tool.spec(), ToolOrigin::Conversation, ToolLabel::default());
         Ok(Self { tools: tools.iter().map(to_tool).collect(), routes, line })
@@ -128,11 +128,7 @@ impl ClientTools {
 }
 
 /// Rejects tools that a turn cannot offer.
-pub(crate) fn check(
-    tools: &[ClientTool],
-    catalog: &ToolCatalog,
-    canonical: impl Fn(&str) -> String,
-) -> Result<(), EngineError> {
+pub(crate) fn check(tools: &[ClientTool], catalog: &ToolCatalog, canonical: impl Fn(&str) -> String) -> Result<()> {
     if tools.len() > MAX_CLIENT_TOOLS {
         let message = format!("the client offers {} tools; at most {MAX_CLIENT_TOOLS} are allowed", tools.len());
         return Err(EngineError::invalid(message, "offer only the tools that this turn needs"));
@@ -173,7 +169,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validator, EngineError> {
+fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validator> {
     let invalid = |reason: String| {
         let hint = r#"use a schema such as {"type": "object", "properties": {"path": {"type": "string"}}}"#;
         EngineError::invalid(format!("the schema of the tool {name} does not describe arguments: {reason}"), hint)
@@ -310,13 +306,12 @@ impl ClientFiles for FileLines {
     }
 
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>> {
-        async move {
+        Box::pin(async move {
             match self.last() {
                 Some(line) => line.ask(path, action).await,
                 None => Err(NoAnswer::Gone),
             }
-        }
-        .boxed()
+        })
     }
 }
 

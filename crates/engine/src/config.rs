@@ -43,6 +43,8 @@ pub struct EngineConfig {
     pub planning: Planning,
     /// True if a model classifies inputs that the heuristics cannot classify.
     pub ask_intent: bool,
+    /// True if the model of a new session makes its title, where the client of the first turn wants one.
+    pub titles: bool,
     /// Limits on the size of instruction files that are read.
     pub guides: GuideLimits,
     /// Maximum number of steps of a turn if the client sets no limit. `None` uses the model's default.
@@ -85,6 +87,7 @@ impl Default for EngineConfig {
             map_tokens: 1000,
             planning: Planning::default(),
             ask_intent: false,
+            titles: true,
             guides: GuideLimits::default(),
             max_steps: None,
             turn_time_limit: None,

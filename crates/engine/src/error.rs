@@ -5,6 +5,9 @@ use agentd_core::{
     turn::TurnError,
 };
 
+/// Result of an engine operation, by default with an [`EngineError`].
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 /// A request that could not be carried out.
 ///
 /// Failures inside a turn are not `EngineError`s: they end the turn with a reason and a message.

@@ -11,7 +11,7 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 
 /// Maximum number of pending reloads.
 const QUEUE: usize = 64;
@@ -45,7 +45,7 @@ impl PermanentGrants {
     }
 
     /// Reloads the grants from the journal. The reloaded grants apply in every session when this method returns.
-    pub(crate) async fn reload(&self) -> Result<(), EngineError> {
+    pub(crate) async fn reload(&self) -> Result<()> {
         let (reply, done) = oneshot::channel();
         self.changes.send(reply).await.map_err(|_| EngineError::stopping())?;
         Ok(done.await.map_err(|_| EngineError::stopping())??)

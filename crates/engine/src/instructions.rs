@@ -93,12 +93,9 @@ fn is_current<'a>(
     current: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
     is_empty: bool,
 ) -> bool {
-    match last {
-        None => is_empty,
-        Some(last) => {
-            last.len() == current.len() && last.iter().map(|source| (&*source.name, &*source.digest)).eq(current)
-        }
-    }
+    last.map_or(is_empty, |last| {
+        last.len() == current.len() && last.iter().map(|source| (&*source.name, &*source.digest)).eq(current)
+    })
 }
 
 const MEMORY_PREFACE: &str = "Notes for you. They replace earlier notes of this kind, except those of folders in the \
@@ -207,7 +204,9 @@ const SEPARATORS: &str = ";|&()<>\"'`=$";
 
 /// Returns the files that the history shows, with the digest of the last version.
 pub(crate) fn known_files(history: &[Arc<Item>]) -> BTreeMap<&str, &str> {
-    sources(history).map(|source| (source.name.as_str(), source.digest.as_str())).collect()
+    sources(history, &[NoticeTopic::FolderMemory])
+        .map(|source| (source.name.as_str(), source.digest.as_str()))
+        .collect()
 }
 
 /// Returns the notice with these files. Together with files shown earlier, these files may use as much space as the
@@ -218,14 +217,14 @@ pub(crate) fn folder_notice(
     window: u64,
     limits: GuideLimits,
 ) -> Option<ItemBody> {
-    let used: u64 = sources(history).map(|source| source.bytes).sum();
+    let used: u64 = sources(history, &[NoticeTopic::FolderMemory]).map(|source| source.bytes).sum();
     let left = total_space(window, limits).saturating_sub(usize::try_from(used).unwrap_or(usize::MAX));
     (!files.is_empty()).then(|| framed(NoticeTopic::FolderMemory, FOLDERS_PREFACE, files, left, None))
 }
 
-fn sources(history: &[Arc<Item>]) -> impl Iterator<Item = &NoticeSource> {
-    history.iter().flat_map(|item| match &item.body {
-        ItemBody::Notice { topic: NoticeTopic::FolderMemory, sources, .. } => sources.as_slice(),
+pub(crate) fn sources<'a>(history: &'a [Arc<Item>], of: &'a [NoticeTopic]) -> impl Iterator<Item = &'a NoticeSource> {
+    history.iter().flat_map(move |item| match &item.body {
+        ItemBody::Notice { topic, sources, .. } if of.contains(topic) => sources.as_slice(),
         _ => &[],
     })
 }

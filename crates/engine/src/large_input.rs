@@ -50,7 +50,7 @@ impl UserInput {
     /// Returns the warning for users if the input is not shown in full.
     pub(crate) fn warning(&self, model: &str, window: u64) -> Option<EventKind> {
         let message = stored_sentence(self.stored.as_ref()?, model, window);
-        Some(EventKind::Warning { code: "input_stored".to_owned(), message })
+        Some(EventKind::Warning { code: "input_stored".to_owned(), message, retry_in_ms: None })
     }
 }
 

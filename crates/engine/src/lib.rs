@@ -60,6 +60,7 @@ pub use session::{
     journal::Subscription,
     registry::shared::{Activity, EngineStats, MissedNews, NewsReader, SessionNews},
 };
+pub use turn::aside::{SideAnswer, SidePart};
 
 /// Returns the tools built into every session, regardless of the toolbox. Their names are reserved.
 pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {

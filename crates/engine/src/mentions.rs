@@ -17,7 +17,8 @@ use agentd_core::{
     path,
 };
 
-use crate::catalog::{DELEGATE, MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
+use crate::catalog::{DELEGATE, MentionedTools, NO_PROJECT, ToolCatalog, ToolScope, is_tool_of};
+use agentd_context::text::typed_part;
 
 /// Names that can be mentioned.
 pub(crate) struct KnownNames<'a> {
@@ -120,7 +121,8 @@ impl Mentions {
         if self.servers.iter().any(|known| known.name == name) {
             return;
         }
-        let tools: MentionedTools = catalog.server_tools(&name, scope).map(|tool| tool.spec.name.clone()).collect();
+        let tools = catalog.usable(scope).filter(|tool| is_tool_of(tool, &name));
+        let tools: MentionedTools = tools.map(|tool| tool.spec.name.clone()).collect();
         if tools.is_empty() {
             let reason = if server.is_broken {
                 "its entry in mcp_servers.yaml is invalid; see `agentctl mcp list`".to_owned()
@@ -231,13 +233,10 @@ fn is_same_name(known: &str, name: &str) -> bool {
 }
 
 fn unknown(name: &str, known: &KnownNames<'_>) -> String {
-    let all: BTreeSet<&str> = known
-        .catalog
-        .names()
-        .chain(known.skills.iter().map(|skill| skill.name.as_str()))
-        .chain(known.agents.iter().map(|agent| agent.id.as_str()))
-        .chain(known.catalog.servers().iter().map(|server| server.name.as_str()))
-        .collect();
+    let skills = known.skills.iter().map(|skill| skill.name.as_str());
+    let agents = known.agents.iter().map(|agent| agent.id.as_str());
+    let servers = known.catalog.servers().iter().map(|server| server.name.as_str());
+    let all: BTreeSet<&str> = known.catalog.names().chain(skills).chain(agents).chain(servers).collect();
     match nearest(name, all) {
         Some(closest_name) => format!("no match for @{name}; did you mean @{closest_name}?"),
         None => format!("no tool, skill, agent or MCP server is named @{name}"),
@@ -248,13 +247,9 @@ fn unknown(name: &str, known: &KnownNames<'_>) -> String {
 fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let tolerance = name.chars().count().div_ceil(3).clamp(1, 4);
-    let closest_name = candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&name, &candidate.to_lowercase()), candidate));
-    closest_name
-        .filter(|(distance, _)| *distance <= tolerance)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+    let measure = |candidate: &'a str| (strsim::damerau_levenshtein(&name, &candidate.to_lowercase()), candidate);
+    let similar = candidates.into_iter().map(measure).filter(|(distance, _)| *distance <= tolerance);
+    similar.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
 /// Returns the last input of a history (the typed text and its files), for a turn that continues from there.
@@ -270,12 +265,6 @@ pub(crate) fn last_input(history: &[Arc<Item>]) -> (String, Vec<String>) {
         _ => &[],
     });
     (text.to_owned(), files.map(|source| source.name.clone()).collect())
-}
-
-/// Returns the part of an input that the user typed.
-pub(crate) fn typed_part(text: &str, typed_bytes: Option<u64>) -> &str {
-    let bytes = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
-    text.get(..bytes).unwrap_or_default()
 }
 
 /// Maximum length of a name, in bytes; longer names are ignored.

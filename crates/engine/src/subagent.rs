@@ -21,12 +21,12 @@ use agentd_core::{
     turn::{StartTurn, StopReason, TurnOptions},
     worktree::SessionWorktree,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::{
     client::{ClientLines, TurnStart},
-    error::EngineError,
+    error::{EngineError, Result},
     grants::LiveGrants,
     links::tools::agents,
     recovery::subagents::{
@@ -42,7 +42,7 @@ use crate::{
         wait_until,
     },
     turn::{
-        TurnContext, TurnExit, dispatch,
+        Flow, TurnContext, TurnExit, dispatch,
         hooks::{Hook, Invocation, Subagents, Task},
         stopwatch::StopwatchGuard,
     },
@@ -73,17 +73,16 @@ pub(crate) struct SessionSubagents(pub(crate) WeakRegistry);
 
 impl Subagents for SessionSubagents {
     fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             match self.begin(call, &task).await? {
                 Ok(running) => self.follow(call, running, task.max_steps).await,
                 Err(refused) => self.fail(call, &refused).await,
             }
-        }
-        .boxed()
+        })
     }
 
     fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let context = call.context;
             let found = async {
                 let session = self.0.registry()?.get(subagent.session_id).await?;
@@ -103,34 +102,31 @@ impl Subagents for SessionSubagents {
                 Err(lost) => lost,
             };
             self.fail(call, &lost).await
-        }
-        .boxed()
+        })
     }
 
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool> {
-        async move {
+        Box::pin(async move {
             let live = async { self.0.registry()?.live(id).await };
             matches!(live.await, Ok(Some(_)))
-        }
-        .boxed()
+        })
     }
 
     fn cancel(&self, id: SessionId) -> BoxFuture<'_, ()> {
-        async move {
+        Box::pin(async move {
             // A subagent that has ended needs no cancellation, and a stopping daemon cancels it anyway.
             let cancelled = async { self.0.registry()?.get(id).await?.cancel(None).await };
             if let Err(error) = cancelled.await {
                 tracing::debug!(session = %id, "the subagent was not cancelled: {error}");
             }
-        }
-        .boxed()
+        })
     }
 }
 
 impl SessionSubagents {
     /// Returns the output of a call whose subagent cannot run. If the daemon is stopping, the call is left to the next
     /// start.
-    async fn fail(&self, call: &Invocation<'_>, error: &EngineError) -> Result<ToolOutput, TurnExit> {
+    async fn fail(&self, call: &Invocation<'_>, error: &EngineError) -> Flow<ToolOutput> {
         if self.is_stopping(call.context, error).await {
             return leave_for_next_start(call).await;
         }
@@ -145,11 +141,7 @@ impl SessionSubagents {
 
     /// Records the subagent in the journal before starting the subagent, so that a crash between these steps leaves no
     /// unknown session.
-    async fn begin(
-        &self,
-        call: &Invocation<'_>,
-        task: &Task,
-    ) -> Result<Result<RunningSubagent, EngineError>, TurnExit> {
+    async fn begin(&self, call: &Invocation<'_>, task: &Task) -> Flow<Result<RunningSubagent>> {
         let context = call.context;
         let target = match task.context_id {
             None => (SessionId::generate(), task.agent.clone(), 0),
@@ -184,7 +176,7 @@ impl SessionSubagents {
         task: &Task,
         subagent: Subagent,
         agent: Option<String>,
-    ) -> Result<RunningSubagent, EngineError> {
+    ) -> Result<RunningSubagent> {
         let registry = self.0.registry()?;
         let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finder.names() });
         let settings =
@@ -212,12 +204,7 @@ impl SessionSubagents {
     }
 
     /// Follows the subagent to its end, and asks it once for detail after a short answer.
-    async fn follow(
-        &self,
-        call: &Invocation<'_>,
-        running: RunningSubagent,
-        max_steps: u32,
-    ) -> Result<ToolOutput, TurnExit> {
+    async fn follow(&self, call: &Invocation<'_>, running: RunningSubagent, max_steps: u32) -> Flow<ToolOutput> {
         let RunningSubagent { session, subagent, turn } = running;
         let name = subagent.name.clone();
         let mut work = SubagentResult::new(subagent);
@@ -254,13 +241,13 @@ fn record_effects(call: &Invocation<'_>, SubagentOutput { output, delegated }: S
     output
 }
 
-async fn leave_for_next_start<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {
+async fn leave_for_next_start<T>(call: &Invocation<'_>) -> Flow<T> {
     call.context.control.cancel.cancelled().await;
     Err(TurnExit::Finished(StopReason::Cancelled))
 }
 
 /// Returns the agent of an earlier subagent of this session, and the sequence number of its last event.
-async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
+async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64)> {
     let context = call.context;
     let stored = context.ports.store.session(id).await?;
     let is_ours = |parent: &Parent| parent.session == context.ids.session;
@@ -341,7 +328,7 @@ impl<'a> Monitor<'a> {
         session: SessionHandle,
         turn: TurnId,
         work: &SubagentResult,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self> {
         let events = session.subscribe(work.subagent.after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
@@ -364,7 +351,7 @@ impl<'a> Monitor<'a> {
     }
 
     /// Follows the subagent until the turn that does the work has ended.
-    async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Result<(), TurnExit> {
+    async fn follow_to_end(&mut self, work: &mut SubagentResult) -> Flow {
         let context = self.call.context;
         loop {
             let runs = self.stopped.is_none();
@@ -413,7 +400,7 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    async fn record_event(&mut self, work: &mut SubagentResult, event: &Event) -> Result<(), TurnExit> {
+    async fn record_event(&mut self, work: &mut SubagentResult, event: &Event) -> Flow {
         let context = self.call.context;
         work.record_event(&event.kind);
         match &event.kind {

@@ -9,6 +9,7 @@ use agentd_core::{
     Timestamp,
     exchange::{ExchangeSource, StoredAnswer, StoredRequest},
     ids::SessionId,
+    usage::is_zero,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -79,11 +80,6 @@ pub(crate) struct Delta {
     pub(crate) tail: usize,
     /// Text between head and tail.
     pub(crate) text: String,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// Returns the difference from the first nearly equal body, or else from the body that shares the most bytes.

@@ -2,11 +2,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
 };
 
-use agentd_core::knowledge::KnowledgeStats;
+use agentd_core::{knowledge::KnowledgeStats, mutex::lock};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::spawn_blocking,
@@ -111,7 +111,7 @@ impl IndexHandle {
         if self.has_all(std::iter::once(id), recognition) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Claim::new(self.queue.clone(), *id, document_lock)))
+        Ok(Some(Claim { queue: self.queue.clone(), id: *id, document_lock }))
     }
 
     /// Removes a document. Returns true if it was indexed.
@@ -211,7 +211,7 @@ impl IndexHandle {
     }
 
     fn lock_of(&self, id: &DocumentId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = lock(&self.locks);
         if let Some(lock) = locks.get(id).and_then(Weak::upgrade) {
             return lock;
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -86,15 +86,11 @@ impl LanguagePool {
         Self { programs: Arc::new(Programs::new(places)), confiner, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, PoolState> {
-        lock(&self.state)
-    }
-
     /// Applies another configuration. Servers whose settings changed, and servers that were given up, are stopped and
     /// started again on demand. Other servers keep running.
     pub fn reconfigure(&self, config: LanguageConfig) {
         self.programs.cache().clear();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let same_limits = state.config.limits == config.limits;
         state.servers.retain(|_, (server, _)| {
             same_limits && !server.is_given_up() && config.servers.contains(&server.parts.config)
@@ -105,7 +101,7 @@ impl LanguagePool {
 
     /// Returns the servers that are installed, or for which only a rustup proxy exists. May block.
     pub fn found(&self) -> Vec<FoundServer> {
-        let config = Arc::clone(&self.state().config);
+        let config = Arc::clone(&lock(&self.state).config);
         let found = |server: &ServerConfig| {
             let name = server.name.clone();
             match self.programs.find(&server.command) {
@@ -124,7 +120,7 @@ impl LanguagePool {
     /// Stops all servers permanently.
     pub async fn close(&self) {
         let servers: Vec<_> = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.closed = true;
             state.sessions.clear();
             state.servers.drain().map(|(_, (server, _))| server).collect()
@@ -134,7 +130,7 @@ impl LanguagePool {
 
     /// Returns the servers for files. Files without a server are omitted.
     async fn servers_of(&self, files: Vec<SourceFile>) -> ServersOfFiles {
-        let (config, programs) = (Arc::clone(&self.state().config), Arc::clone(&self.programs));
+        let (config, programs) = (Arc::clone(&lock(&self.state).config), Arc::clone(&self.programs));
         let needed = tokio::task::spawn_blocking(move || {
             let needed = |file: SourceFile| {
                 let server = needed_server(&config, &programs, &file)?;
@@ -143,7 +139,7 @@ impl LanguagePool {
             files.into_iter().filter_map(needed).collect::<Vec<_>>()
         });
         let needed = needed.await.unwrap_or_default();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut servers = ServersOfFiles::new();
         if state.closed {
             return servers;
@@ -163,7 +159,7 @@ impl LanguagePool {
     }
 
     fn edits_of(&self, session: SessionId) -> Arc<tokio::sync::Mutex<SessionEdits>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.sessions.len() >= MAX_SESSIONS && !state.sessions.contains_key(&session) {
             state.sessions.clear();
         }
@@ -172,7 +168,7 @@ impl LanguagePool {
 
     /// Returns the messages that have not been reported to this session.
     fn filter_new(&self, session: SessionId, messages: Vec<String>) -> Vec<String> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut new_messages = Vec::new();
         for message in messages {
             let entry = (session, message);
@@ -188,13 +184,13 @@ impl LanguagePool {
     }
 
     async fn all_news(&self, session: SessionId, patience: Patience) -> LanguageNews {
-        let known = self.state().sessions.get(&session).cloned();
+        let known = lock(&self.state).sessions.get(&session).cloned();
         let Some(edits) = known else { return LanguageNews::default() };
         let mut edits = edits.lock().await;
         if edits.are_settled() {
             return LanguageNews::default();
         }
-        let limits = self.state().config.limits.clone();
+        let limits = lock(&self.state).config.limits.clone();
         let servers = self.servers_of(edits.edited()).await;
         let has_started = edits.begin(&servers);
         let wait = match patience {
@@ -213,7 +209,7 @@ impl LanguagePool {
         if files.is_empty() {
             return;
         }
-        let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
+        let servers: Vec<_> = lock(&self.state).servers.values().map(|(server, _)| Arc::clone(server)).collect();
         for server in servers {
             let ServerParts { folder, root, .. } = &*server.parts;
             let is_of = |file: &SourceFile| file.folder == *folder && file.below.starts_with(root);
@@ -272,13 +268,13 @@ fn root_of(file: &SourceFile, markers: &[String]) -> PathBuf {
 
 impl Languages for LanguagePool {
     fn knows(&self, file: &SourceFile) -> bool {
-        let config = Arc::clone(&self.state().config);
+        let config = Arc::clone(&lock(&self.state).config);
         needed_server(&config, &self.programs, file).is_some()
     }
 
     fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let known = self.state().sessions.get(&session).cloned();
+            let known = lock(&self.state).sessions.get(&session).cloned();
             if let Some(edits) = known {
                 edits.lock().await.begin_turn();
             }
@@ -307,7 +303,7 @@ impl Languages for LanguagePool {
     }
 
     fn end_session(&self, session: SessionId) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.sessions.remove(&session);
         state.reported.retain(|(of, _)| *of != session);
     }
@@ -318,7 +314,7 @@ impl Languages for LanguagePool {
 
     fn last_diagnostics(&self, workspace: Arc<Workspace>) -> BoxFuture<'_, Vec<Diagnostic>> {
         async move {
-            let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
+            let servers: Vec<_> = lock(&self.state).servers.values().map(|(server, _)| Arc::clone(server)).collect();
             let mut all = Vec::new();
             for server in servers {
                 let below = |path: &Path| workspace.source_file_below(&server.parts.folder, path);
@@ -351,7 +347,7 @@ impl Languages for LanguagePool {
     }
 
     fn rename(&self, at: SourcePosition, name: String) -> BoxFuture<'_, Result<Vec<SourceRewrite>, LanguageError>> {
-        let wait = self.state().config.limits.wait;
+        let wait = lock(&self.state).config.limits.wait;
         async move { questions::rename(self.of_file(at.file.clone()).await?, at, name, wait).await }.boxed()
     }
 }
@@ -412,7 +408,7 @@ pub(crate) mod tests {
         };
         let places = ProgramPlaces { search_path: "".into(), rustup: None };
         let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoSandbox));
-        let count = || pool.state().servers.len();
+        let count = || lock(&pool.state).servers.len();
         let both_files = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
         assert_eq!(pool.servers_of(both_files.clone()).await.len(), 2);
         let refused = pool.diagnostics(both_files[0].clone()).await.unwrap_err();

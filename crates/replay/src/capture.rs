@@ -223,7 +223,9 @@ impl FactCollector {
                 self.questions.insert(interrupt.id, interrupt.ask.clone());
             }
             EventKind::InterruptResolved { interrupt_id, answer, .. } => {
-                if let Some(ask) = self.questions.remove(interrupt_id) {
+                // A replay starts with the project as it was at the end, so it does not ask whether to make it writable.
+                let asked = self.questions.remove(interrupt_id).filter(|ask| ask.writable_project().is_none());
+                if let Some(ask) = asked {
                     self.facts.push(TurnFact::Question(Box::new(RecordedQuestion { ask, answer: answer.clone() })));
                 }
             }

@@ -79,8 +79,8 @@ pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -
     if has_any(FILES) {
         return Some(
             "[sandboxed commands can write only to /uploads, /outputs, /temp and a writable /project or \
-             /folders/NAME, and read these and the system. Work there, or ask the user to list the folder in \
-             sandbox.read or sandbox.write in agentd.yaml]",
+             /folders/NAME, and read these and the system. Work there, or ask the user to make /project writable \
+             (`/project rw` in the chat), or to list the folder in sandbox.read or sandbox.write in agentd.yaml]",
         );
     }
     has_any(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; use smaller steps]")

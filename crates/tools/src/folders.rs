@@ -83,7 +83,7 @@ impl WorkspaceFolders {
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
         let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };
-        let trees = SessionTrees::new(base.clone());
+        let trees = SessionTrees { base: base.clone() };
         Self { private, base, memories: None, guides: None, code: None, real, trees, locks }
     }
 

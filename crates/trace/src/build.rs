@@ -154,7 +154,7 @@ impl<'a> TurnBuilder<'a> {
                 self.add_choice(event, format!("model {model}"), reason);
             }
             EventKind::StateChanged { change } => self.state_changed(event, change),
-            EventKind::Warning { code, message } => self.add_warning(event, code, message),
+            EventKind::Warning { code, message, .. } => self.add_warning(event, code, message),
             EventKind::TurnEnded { result } => self.turn_ended(event, result),
         }
         if !matches!(&event.kind, EventKind::Warning { code, .. } if code == RETRY) {

@@ -125,22 +125,9 @@ const SAMPLE: usize = 64 * 1024;
 /// Number of bytes at the start of a page that are searched for an encoding declaration.
 const START: usize = 4096;
 /// Media types that are text, besides `text/…`, `…+json` and `…+xml`.
-const TEXTS: [&str; 14] = [
-    "application/ecmascript",
-    "application/graphql",
-    "application/javascript",
-    "application/json",
-    "application/jsonl",
-    "application/ld+json",
-    "application/rtf",
-    "application/sql",
-    "application/toml",
-    "application/x-javascript",
-    "application/x-ndjson",
-    "application/x-www-form-urlencoded",
-    "application/x-yaml",
-    "application/xml",
-];
+const TEXTS: &str = "application/ecmascript application/graphql application/javascript application/json \
+    application/jsonl application/ld+json application/rtf application/sql application/toml application/x-javascript \
+    application/x-ndjson application/x-www-form-urlencoded application/x-yaml application/xml";
 /// Media types that servers send for content of unknown type.
 const UNKNOWN_TYPES: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
 
@@ -172,7 +159,7 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
     let is_text_type = media_type.starts_with("text/")
         || media_type.ends_with("+json")
         || media_type.ends_with("+xml")
-        || TEXTS.contains(&media_type);
+        || TEXTS.split_ascii_whitespace().any(|text| text == media_type);
     if !is_text_type && !UNKNOWN_TYPES.contains(&media_type) {
         return None;
     }

@@ -24,19 +24,8 @@ use crate::{
 };
 
 /// Response headers that are returned: headers that describe the content or the next steps.
-const REPORTED_HEADERS: [&str; 11] = [
-    "allow",
-    "cache-control",
-    "content-disposition",
-    "content-language",
-    "date",
-    "etag",
-    "last-modified",
-    "link",
-    "location",
-    "retry-after",
-    "www-authenticate",
-];
+const REPORTED_HEADERS: &str = "allow cache-control content-disposition content-language date etag last-modified link \
+    location retry-after www-authenticate";
 /// Maximum length of a returned header value, in characters.
 const MAX_HEADER_LENGTH: usize = 500;
 
@@ -161,7 +150,8 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, WebErro
 }
 
 fn reported_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let reported = headers.iter().filter(|(name, _)| REPORTED_HEADERS.contains(&name.as_str()));
+    let is_reported = |name: &str| REPORTED_HEADERS.split_ascii_whitespace().any(|reported| reported == name);
+    let reported = headers.iter().filter(|(name, _)| is_reported(name.as_str()));
     reported
         .map(|(name, value)| {
             let value = String::from_utf8_lossy(value.as_bytes());

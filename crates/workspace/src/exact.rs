@@ -125,6 +125,14 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
+/// Converts the error for a [missing](is_missing) entry to `None`.
+pub(crate) fn if_present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if is_missing(&error) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// Splits a path into its folder and its name.
 pub(crate) fn split(below: &[u8]) -> (&[u8], &[u8]) {
     match below.iter().rposition(|byte| *byte == b'/') {

@@ -243,7 +243,7 @@ impl Jail {
         if path.place() == PathPlace::Project && !self.project()?.writable {
             return Err(Failure::path(format!(
                 "{path} cannot be changed: the project is mounted read-only, and only the user can mount it writable \
-                 (`-C DIR:rw`); write to /outputs/{} instead",
+                 (`/project rw` in the chat, or `-C DIR:rw`); write to /outputs/{} instead",
                 path.name()
             )));
         }

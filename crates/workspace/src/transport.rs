@@ -43,14 +43,8 @@ type TakeFile<'a> = dyn FnMut(TreeFile, &mut dyn Read) -> io::Result<()> + Send 
 /// Files of all sessions, below one folder.
 #[derive(Debug, Clone)]
 pub struct SessionTrees {
-    base: PathBuf,
-}
-
-impl SessionTrees {
-    /// Creates the transport for the folder of all workspaces.
-    pub fn new(base: PathBuf) -> Self {
-        Self { base }
-    }
+    /// Folder of all workspaces.
+    pub base: PathBuf,
 }
 
 impl TreeTransport for SessionTrees {

@@ -82,8 +82,7 @@ calls! {
     ///
     /// # Errors
     /// As for [`Self::index_documents`].
-    fn list_documents(session: &str, path: &str) -> DocumentListing =
-        documents.list(v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() }) whole;
+    fn list_documents(session: &str, path: &str) -> DocumentListing = documents.list(ListDocumentsRequest) whole;
 
     /// Reads pages, sheets or slides of a document.
     ///
@@ -103,7 +102,7 @@ calls! {
     ///
     /// # Errors
     /// Fails if the index is unavailable, or the connection fails.
-    fn document_stats() -> KnowledgeStats = documents.stats(v1::DocumentStatsRequest {}) whole;
+    fn document_stats() -> KnowledgeStats = documents.stats(DocumentStatsRequest) whole;
 }
 
 impl Client {

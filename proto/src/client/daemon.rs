@@ -36,13 +36,13 @@ calls! {
     ///
     /// # Errors
     /// Fails if the connection fails.
-    fn status() -> DaemonStatus = daemon.status(v1::StatusRequest {}) whole;
+    fn status() -> DaemonStatus = daemon.status(StatusRequest) whole;
 
     /// Reloads the configuration.
     ///
     /// # Errors
     /// Fails if the configuration is invalid (the old configuration remains active), or if the connection fails.
-    fn reload() -> ReloadOutcome = daemon.reload(v1::ReloadRequest {}) whole;
+    fn reload() -> ReloadOutcome = daemon.reload(ReloadRequest) whole;
 
     /// Requests a shutdown, and immediately returns the daemon's process ID. Running turns may continue until the
     /// deadline or for the configured time, and are then suspended.
@@ -62,40 +62,38 @@ calls! {
     ///
     /// # Errors
     /// Fails if the connection fails.
-    fn models_looked_up() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest { look_up: true }) all slots;
+    fn models_looked_up() -> Vec<SlotInfo> = daemon.models(ModelsRequest + look_up: true) all slots;
 
     /// Checks all stored data and returns the problems. Takes about one second per 100 MB.
     ///
     /// # Errors
     /// Fails if the connection fails, or the daemon is too old for this method.
-    fn examine() -> Vec<Finding> = daemon.examine(v1::ExamineRequest {}) all findings;
+    fn examine() -> Vec<Finding> = daemon.examine(ExamineRequest) all findings;
 
     /// Returns the models that the server of a slot lists.
     ///
     /// # Errors
     /// Fails if the slot has no server, the server is unreachable or lists no models, or the connection fails.
-    fn listed_models(slot: Slot) -> Vec<ListedModel> =
-        daemon.list_models(v1::ListModelsRequest { slot: slot.to_wire() }) all models;
+    fn listed_models(slot: Slot) -> Vec<ListedModel> = daemon.list_models(ListModelsRequest) all models;
 
     /// Returns all tools, sorted by name, each with the reason why the next turn of the session would offer it or not.
     /// If `session` is empty, a new session is assumed.
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn tools(session: &str) -> Vec<ToolStanding> =
-        daemon.tools(v1::ToolsRequest { session: session.to_owned() }) all standings;
+    fn tools(session: &str) -> Vec<ToolStanding> = daemon.tools(ToolsRequest) all standings;
 
     /// Returns all agents except the main one, sorted by name.
     ///
     /// # Errors
     /// Fails if the connection fails.
-    fn agents() -> Vec<AgentCard> = daemon.agents(v1::AgentsRequest {}) all agents;
+    fn agents() -> Vec<AgentCard> = daemon.agents(AgentsRequest) all agents;
 
     /// Returns the source of each configuration value, and the chain of links around a turn.
     ///
     /// # Errors
     /// Fails if the connection fails.
-    fn config() -> ConfigView = daemon.config(v1::ConfigRequest {}) whole;
+    fn config() -> ConfigView = daemon.config(ConfigRequest) whole;
 
     /// Returns the configured MCP servers, by name.
     ///
@@ -107,65 +105,56 @@ calls! {
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn session_servers(session: &str) -> Vec<McpServerView> =
-        mcp.list(v1::ListMcpServersRequest { session: session.to_owned() }) all servers;
+    fn session_servers(session: &str) -> Vec<McpServerView> = mcp.list(ListMcpServersRequest) all servers;
 
     /// Stops a server, and returns once the server has exited.
     ///
     /// # Errors
     /// Fails if there is no server with that name, or the connection fails.
-    fn stop_mcp_server(name: &str) -> () = mcp.stop(v1::StopMcpServerRequest { name: name.to_owned() }) nothing;
+    fn stop_mcp_server(name: &str) -> () = mcp.stop(StopMcpServerRequest) nothing;
 
     /// Returns the last lines of a server's log, oldest first, at most `lines`; 0 for all.
     ///
     /// # Errors
     /// Fails if there is no server with that name, or the connection fails.
-    fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> =
-        mcp.logs(v1::McpServerLogsRequest { name: name.to_owned(), lines }) only lines;
+    fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> = mcp.logs(McpServerLogsRequest) only lines;
 
     /// Starts a login to a server with a URL. Returns the URL that the user must open.
     ///
     /// # Errors
     /// Fails if there is no server with that name, the server does not support logins, or the connection fails.
-    fn begin_mcp_login(name: &str, redirect: &str) -> String =
-        mcp.begin_login(v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() }) only address;
+    fn begin_mcp_login(name: &str, redirect: &str) -> String = mcp.begin_login(BeginMcpLoginRequest) only address;
 
     /// Completes a login with the full URL to which the browser was redirected.
     ///
     /// # Errors
     /// Fails if no login was begun, the token is rejected, or the connection fails.
-    fn finish_mcp_login(name: &str, came_back_to: &str) -> () =
-        mcp.finish_login(v1::FinishMcpLoginRequest {
-            name: name.to_owned(), came_back_to: came_back_to.to_owned(),
-        }) nothing;
+    fn finish_mcp_login(name: &str, came_back_to: &str) -> () = mcp.finish_login(FinishMcpLoginRequest) nothing;
 
     /// Starts a server now, for a project in `folder`. If `folder` is empty, the project of the last session is used.
     ///
     /// # Errors
     /// Fails if there is no server with that name, the server cannot be started, or the connection fails.
-    fn start_mcp_server(name: &str, folder: &str) -> McpServerView = mcp.start(v1::StartMcpServerRequest {
-        name: name.to_owned(), folder: folder.to_owned(),
-    }) needed server "the server";
+    fn start_mcp_server(name: &str, folder: &str) -> McpServerView =
+        mcp.start(StartMcpServerRequest) needed server "the server";
 
     /// Validates `text` as the content of the user's `mcp_servers.yaml`.
     ///
     /// # Errors
     /// Fails if the text is invalid, or the connection fails.
-    fn check_mcp_servers(text: &str, path: &str) -> () =
-        mcp.check(v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() }) nothing;
+    fn check_mcp_servers(text: &str, path: &str) -> () = mcp.check(CheckMcpServersRequest) nothing;
 
     /// Returns the disk usage of each part of the data folder.
     ///
     /// # Errors
     /// Fails if the folder cannot be read, or the connection fails.
-    fn storage() -> StorageView = storage_service.show(v1::ShowStorageRequest {}) whole;
+    fn storage() -> StorageView = storage_service.show(ShowStorageRequest) whole;
 
     /// Removes data that has been unused for the configured time, or reports what would be removed.
     ///
     /// # Errors
     /// Fails if the sessions cannot be listed, or the connection fails.
-    fn clean(dry_run: bool, client: &str) -> CleanReport =
-        storage_service.clean(v1::CleanRequest { dry_run, client: client.to_owned() }) whole;
+    fn clean(dry_run: bool, client: &str) -> CleanReport = storage_service.clean(CleanRequest) whole;
 
     /// Returns tokens and cost of model calls, by model, session, day or slot.
     ///
@@ -178,7 +167,7 @@ calls! {
     /// # Errors
     /// Fails if the journal cannot be read, or the connection fails.
     fn counters(since: Option<Date>, until: Option<Date>) -> Vec<DayCounters> =
-        spending.counters(v1::CountersRequest { since: since.to_wire(), until: until.to_wire() }) all days;
+        spending.counters(CountersRequest) all days;
 
     /// Returns the newest audit records that match the query, oldest first. Returns fewer records if they would be too
     /// large for one message.
@@ -192,8 +181,7 @@ calls! {
     ///
     /// # Errors
     /// Fails if the log cannot be read, or the connection fails.
-    fn verify_audit(noted_hash: Option<String>) -> AuditReport =
-        audit.verify(v1::VerifyAuditRequest { noted_hash: noted_hash.unwrap_or_default() }) whole;
+    fn verify_audit(noted_hash: Option<String>) -> AuditReport = audit.verify(VerifyAuditRequest) whole;
 }
 
 impl Client {

@@ -10,7 +10,7 @@ pub use crate::client::daemon::{WatchEvent, WatchStream};
 pub use crate::view::{
     AuditChange, AuditComparison, Comparison, ConfigOrigin, ConfigView, DaemonStatus, ExportedContent, Finding,
     ForkReply, Hello, LanguageServer, McpServerState, McpServerView, NewSession, NumberedItem, PolicyCall, PruneReport,
-    ReloadOutcome, RuleText, SessionView,
+    ReloadOutcome, RuleText, SessionView, SideAnswer,
 };
 pub use agentd_core::{policy::SandboxState, turn::RecoveredTurn};
 pub use archives::{ExportPart, ExportStream, PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};
@@ -34,26 +34,37 @@ use tower::service_fn;
 
 use crate::{
     MAX_MESSAGE_BYTES, PROTOCOL_VERSION,
-    convert::WireError,
+    convert::{Wire, WireError},
     socket::{self, Io, SocketError},
     start_variables::StartVariables,
     status,
     v1::{self, daemon_client::DaemonClient},
 };
 
-/// Defines calls with one request and one response, one row each. The keyword after the request selects the returned
-/// part of the response: the `whole` response, `nothing`, `all` values of a list, `only` one field, or a `needed`
-/// field, which is converted and named in errors.
+/// Defines calls with one request and one response, one row each. The request is the name of a message whose fields are
+/// named like the arguments, optionally with a `+` and further fields, or an expression. The keyword after the request
+/// selects the returned part of the response: the `whole` response, `nothing`, `all` values of a list, `only` one
+/// field, or a `needed` field, which is converted and named in errors.
 macro_rules! calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),*) -> $value:ty
-        = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident $($called:literal)?)?;)*) => {
+        = $stub:ident.$method:ident($($request:tt)*) $what:ident $($part:ident $($called:literal)?)?;)*) => {
         impl $crate::client::Client {
             $($(#[$doc])*
             pub async fn $name(&self, $($arg: $kind),*) -> Result<$value, $crate::client::ClientError> {
-                let answer = self.$stub().$method($request).await?.into_inner();
+                let request = calls!(@request [$($arg)*] $($request)*);
+                let answer = self.$stub().$method(request).await?.into_inner();
                 calls!(@$what answer $($part $($called)?)?)
             })*
         }
+    };
+    (@request [$($arg:ident)*] $request:ident $(+ $($field:ident: $given:expr),+)?) => {
+        $crate::v1::$request {
+            $($arg: $crate::client::Argument::into_field($arg),)*
+            $($($field: $given,)+)?
+        }
+    };
+    (@request [$($arg:ident)*] $request:expr) => {
+        $request
     };
     (@whole $answer:ident) => {
         Ok($answer.try_into()?)
@@ -71,6 +82,36 @@ macro_rules! calls {
     (@needed $answer:ident $part:ident $called:literal) => {
         Ok($crate::convert::part($answer.$part, $called)?)
     };
+}
+
+/// Argument of a call that is a field of its request.
+trait Argument<W> {
+    fn into_field(self) -> W;
+}
+
+impl<T: Wire<W>, W> Argument<W> for T {
+    fn into_field(self) -> W {
+        self.to_wire()
+    }
+}
+
+impl Argument<String> for &str {
+    fn into_field(self) -> String {
+        self.to_owned()
+    }
+}
+
+/// A text that is not given is sent as an empty text.
+impl Argument<String> for Option<&str> {
+    fn into_field(self) -> String {
+        self.unwrap_or_default().to_owned()
+    }
+}
+
+impl Argument<Option<String>> for Option<&str> {
+    fn into_field(self) -> Option<String> {
+        self.map(str::to_owned)
+    }
 }
 
 /// Returns the next message of a stream, converted by `read`, or `None` after the last. Messages of unknown kinds are

@@ -54,26 +54,20 @@ calls! {
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn grants(session: Option<&str>) -> Vec<ScopedGrant> =
-        grants_client.list(v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() }) all grants;
+    fn grants(session: Option<&str>) -> Vec<ScopedGrant> = grants_client.list(ListGrantsRequest) all grants;
 
     /// Adds a grant for a session, or a permanent grant. `client` is the name of this client.
     ///
     /// # Errors
     /// Fails with `InvalidInput` for a rule that could never match, or if the connection fails.
-    fn add_grant(rule: &str, session: Option<&str>, client: &str) -> () =
-        grants_client.add(v1::AddGrantRequest {
-            rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
-        }) nothing;
+    fn add_grant(rule: &str, session: Option<&str>, client: &str) -> () = grants_client.add(AddGrantRequest) nothing;
 
     /// Revokes a grant of a session, or a permanent grant. `client` is the name of this client.
     ///
     /// # Errors
     /// Fails with `NotFound` if there is no such grant, or if the connection fails.
     fn revoke_grant(rule: &str, session: Option<&str>, client: &str) -> () =
-        grants_client.revoke(v1::RevokeGrantRequest {
-            rule: rule.to_owned(), session: session.unwrap_or_default().to_owned(), client: client.to_owned(),
-        }) nothing;
+        grants_client.revoke(RevokeGrantRequest) nothing;
 
     /// Answers an interrupt. `client` is the name of this client.
     ///
@@ -89,39 +83,33 @@ calls! {
     ///
     /// # Errors
     /// Fails if there is no such folder, or the connection fails.
-    fn project(folder: &str) -> ProjectReport =
-        projects_service.show(v1::ShowProjectRequest { folder: folder.to_owned() }) whole;
+    fn project(folder: &str) -> ProjectReport = projects_service.show(ShowProjectRequest) whole;
 
     /// Trusts the version of a project with this hash. `client` is the name of this client.
     ///
     /// # Errors
     /// Fails with `Conflict` if the hash has changed, or if the connection fails.
     fn trust_project(folder: &str, hash: &str, client: &str) -> ProjectReport =
-        projects_service.trust(v1::TrustProjectRequest {
-            folder: folder.to_owned(), hash: hash.to_owned(), client: client.to_owned(),
-        }) whole;
+        projects_service.trust(TrustProjectRequest) whole;
 
     /// Revokes the trust in a project. `client` is the name of this client.
     ///
     /// # Errors
     /// Fails with `NotFound` if the project is not trusted, or if the connection fails.
     fn distrust_project(folder: &str, client: &str) -> ProjectReport =
-        projects_service.distrust(v1::DistrustProjectRequest {
-            folder: folder.to_owned(), client: client.to_owned(),
-        }) whole;
+        projects_service.distrust(DistrustProjectRequest) whole;
 
     /// Returns all plugins, in the order in which they were added.
     ///
     /// # Errors
     /// Fails if the connection fails.
-    fn plugins() -> Vec<PluginReport> = plugins_service.list(v1::ListPluginsRequest { as_known: false }) all plugins;
+    fn plugins() -> Vec<PluginReport> = plugins_service.list(ListPluginsRequest + as_known: false) all plugins;
 
     /// Returns all plugins in the daemon's last known state, without checking for name conflicts.
     ///
     /// # Errors
     /// Fails if the connection fails.
-    fn known_plugins() -> Vec<PluginReport> =
-        plugins_service.list(v1::ListPluginsRequest { as_known: true }) all plugins;
+    fn known_plugins() -> Vec<PluginReport> = plugins_service.list(ListPluginsRequest + as_known: true) all plugins;
 
     /// Returns the plugin with this name.
     ///
@@ -142,9 +130,7 @@ calls! {
     /// # Errors
     /// Fails with `Conflict` if the hash has changed, or if the connection fails.
     fn add_plugin(folder: &str, hash: &str, source: &str, client: &str) -> PluginReport =
-        plugins_service.add(v1::AddPluginRequest {
-            folder: folder.to_owned(), hash: hash.to_owned(), source: source.to_owned(), client: client.to_owned(),
-        }) whole;
+        plugins_service.add(AddPluginRequest) whole;
 
     /// Returns a skill by name, with the text of its `SKILL.md`.
     ///
@@ -166,43 +152,39 @@ calls! {
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn skills(session: &str) -> Vec<SkillReport> =
-        skills_service.list(v1::ListSkillsRequest { session: session.to_owned() }) all skills;
+    fn skills(session: &str) -> Vec<SkillReport> = skills_service.list(ListSkillsRequest) all skills;
 
     /// Copies the folder at an absolute path into the user's own skills.
     ///
     /// # Errors
     /// Fails if the folder is not a valid skill, its name is taken and `replace` is false, or the connection fails.
-    fn add_skill(folder: &str, replace: bool) -> SkillReport =
-        skills_service.add(v1::AddSkillRequest { folder: folder.to_owned(), replace }) whole;
+    fn add_skill(folder: &str, replace: bool) -> SkillReport = skills_service.add(AddSkillRequest) whole;
 
     /// Returns all worktrees, sorted by name.
     ///
     /// # Errors
     /// Fails if the worktrees cannot be listed, or the connection fails.
-    fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(v1::ListWorktreesRequest {}) all worktrees;
+    fn worktrees() -> Vec<WorktreeReport> = worktrees_service.list(ListWorktreesRequest) all worktrees;
 
     /// Returns the diff of a worktree against its base commit.
     ///
     /// # Errors
     /// Fails if there is no such worktree, git fails, or the connection fails.
-    fn diff_worktree(name: &str) -> WorktreeDiff =
-        worktrees_service.diff(v1::DiffWorktreeRequest { worktree: name.to_owned() }) whole;
+    fn diff_worktree(worktree: &str) -> WorktreeDiff = worktrees_service.diff(DiffWorktreeRequest) whole;
 
     /// Merges a worktree into the branch that is checked out in the main worktree.
     ///
     /// # Errors
     /// Fails with `Conflict` and the conflicting files, with `Busy` while a turn runs in the worktree, or if git or the
     /// connection fails.
-    fn apply_worktree(name: &str) -> WorktreeApplied =
-        worktrees_service.apply(v1::ApplyWorktreeRequest { worktree: name.to_owned() }) whole;
+    fn apply_worktree(worktree: &str) -> WorktreeApplied = worktrees_service.apply(ApplyWorktreeRequest) whole;
 
     /// Removes a worktree and its branch, and returns its name.
     ///
     /// # Errors
     /// Fails with `Conflict` if the worktree has unmerged changes and `force` is false, or if the connection fails.
-    fn remove_worktree(name: &str, force: bool) -> String =
-        worktrees_service.remove(v1::RemoveWorktreeRequest { worktree: name.to_owned(), force }) only name;
+    fn remove_worktree(worktree: &str, force: bool) -> String =
+        worktrees_service.remove(RemoveWorktreeRequest) only name;
 }
 
 impl Client {

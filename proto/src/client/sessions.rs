@@ -3,6 +3,7 @@
 use agentd_core::{
     Timestamp,
     context::{CompactionReport, ContextView, Window},
+    error::ErrorKind,
     files::{FileListing, FilePiece, UploadReceipt},
     folder::AddedFolder,
     ids::SessionId,
@@ -16,13 +17,13 @@ use tokio::{io::AsyncRead, sync::mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
-    Client, ClientError, ForkReply, NewSession, NumberedItem, PruneReport, SessionView,
+    Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, PruneReport, SessionView, SideAnswer,
     archives::{Piece, SendError, send_pieces},
 };
 use crate::{
     MAX_UPLOAD_BYTES,
     convert::{self, Wire as _, WireError},
-    v1::{self, upload_chunk::Part},
+    v1::{self, ask_response, upload_chunk::Part},
 };
 
 /// Maximum number of file pieces waiting to be sent.
@@ -33,46 +34,38 @@ calls! {
     ///
     /// # Errors
     /// Fails if no session or several sessions match, or the connection fails.
-    fn session(session: &str) -> SessionView =
-        sessions_client.get(v1::GetSessionRequest { session: session.to_owned() }) whole;
+    fn session(session: &str) -> SessionView = sessions_client.get(GetSessionRequest) whole;
 
     /// Sets the title of a session.
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn rename_session(session: &str, title: &str) -> () =
-        sessions_client.rename(v1::RenameSessionRequest {
-            session: session.to_owned(), title: title.to_owned(),
-        }) nothing;
+    fn rename_session(session: &str, title: &str) -> () = sessions_client.rename(RenameSessionRequest) nothing;
 
     /// Excludes a session from cleanups, or includes it again.
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn pin_session(session: &str, pinned: bool) -> () =
-        sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
+    fn pin_session(session: &str, pinned: bool) -> () = sessions_client.pin(PinSessionRequest) nothing;
 
     /// Resets a session's history, so that earlier items are hidden from models.
     ///
     /// # Errors
     /// Fails if there is no such session, a turn is running in it, or the connection fails.
-    fn reset_session(session: &str) -> () =
-        sessions_client.reset(v1::ResetSessionRequest { session: session.to_owned() }) nothing;
+    fn reset_session(session: &str) -> () = sessions_client.reset(ResetSessionRequest) nothing;
 
     /// Deletes a session permanently.
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn delete_session(session: &str) -> () =
-        sessions_client.delete(v1::DeleteSessionRequest { session: session.to_owned() }) nothing;
+    fn delete_session(session: &str) -> () = sessions_client.delete(DeleteSessionRequest) nothing;
 
     /// Sets the pinned rules of a session, which are repeated to the model whenever it no longer sees them. Takes
     /// effect with the next turn.
     ///
     /// # Errors
     /// Fails if there is no such session, there are too many rules, a rule is too long, or the connection fails.
-    fn set_pins(session: &str, pins: Vec<String>) -> () =
-        sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
+    fn set_pins(session: &str, pins: Vec<String>) -> () = sessions_client.set_pins(SetPinsRequest) nothing;
 
     /// Creates a session from a copy of another session's history, up to the end of the given turn, or everything
     /// before an open turn. With `earlier_files`, the new session's files are restored to their state at that time.
@@ -80,9 +73,7 @@ calls! {
     /// # Errors
     /// Fails if there is no such session or turn, the turn has not ended, or the connection fails.
     fn fork_session(session: &str, at_turn: Option<u64>, title: Option<&str>, earlier_files: bool) -> ForkReply =
-        sessions_client.fork(v1::ForkSessionRequest {
-            session: session.to_owned(), at_turn, title: title.map(str::to_owned), earlier_files,
-        }) whole;
+        sessions_client.fork(ForkSessionRequest) whole;
 
     /// Permanently deletes the matching sessions that have been unused since the given time, or only reports them.
     ///
@@ -98,9 +89,8 @@ calls! {
     ///
     /// # Errors
     /// Fails if there is no such session, the session belongs to a subagent, or the connection fails.
-    fn set_mode(session: &str, mode: SessionMode, client: &str) -> () = sessions_client.set_mode(v1::SetModeRequest {
-        session: session.to_owned(), mode: mode.to_wire(), client: client.to_owned(),
-    }) nothing;
+    fn set_mode(session: &str, mode: SessionMode, client: &str) -> () =
+        sessions_client.set_mode(SetModeRequest) nothing;
 
     /// Sets the slot of a session, and the model on the slot's server. Without a model, the slot's own model is used;
     /// without a slot, routing decides. Takes effect with the next turn.
@@ -109,35 +99,27 @@ calls! {
     /// Fails if there is no such session, the session belongs to a subagent, the slot has no server with more than one
     /// model, or the connection fails.
     fn set_model(session: &str, slot: Option<Slot>, model: Option<&str>) -> SlotInfo =
-        sessions_client.set_model(v1::SetModelRequest {
-            session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
-        }) needed slot "the model";
+        sessions_client.set_model(SetModelRequest) needed slot "the model";
 
     /// Searches one session, or all sessions if `session` is empty. Results are sorted by relevance, best first.
     ///
     /// # Errors
     /// Fails if the query contains no search terms, there is no such session, or the connection fails.
-    fn search(query: &str, session: &str, limit: usize) -> SearchResult = sessions_client.search(v1::SearchRequest {
-        query: query.to_owned(), session: session.to_owned(), limit: limit.to_wire(),
-    }) whole;
+    fn search(query: &str, session: &str, limit: usize) -> SearchResult = sessions_client.search(SearchRequest) whole;
 
     /// Returns the last `limit` items of a session completed by an event above `after_seq`, oldest first.
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
     fn items(session: &str, after_seq: u64, limit: usize) -> Vec<NumberedItem> =
-        sessions_client.items(v1::ListItemsRequest {
-            session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq: 0,
-        }) all items;
+        sessions_client.items(ListItemsRequest + before_seq: 0) all items;
 
     /// Returns items like [`Self::items`], but only those completed by an event below `before_seq`; 0 for no bound.
     ///
     /// # Errors
     /// As for [`Self::items`].
     fn items_between(session: &str, after_seq: u64, before_seq: u64, limit: usize) -> Vec<NumberedItem> =
-        sessions_client.items(v1::ListItemsRequest {
-            session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq,
-        }) all items;
+        sessions_client.items(ListItemsRequest) all items;
 
     /// Reverts the file changes of a turn, or previews the revert.
     ///
@@ -151,24 +133,20 @@ calls! {
     ///
     /// # Errors
     /// Fails if there is no such session, or the connection fails.
-    fn context(session: &str) -> ContextView =
-        sessions_client.context(v1::ContextRequest { session: session.to_owned() }) whole;
+    fn context(session: &str) -> ContextView = sessions_client.context(ContextRequest) whole;
 
     /// Lists a folder of a session, or one file, by the paths that tools use.
     ///
     /// # Errors
     /// Fails if there is no such session or file, or the connection fails.
-    fn list_files(session: &str, path: &str) -> FileListing =
-        sessions_client.list_files(v1::ListFilesRequest { session: session.to_owned(), path: path.to_owned() }) whole;
+    fn list_files(session: &str, path: &str) -> FileListing = sessions_client.list_files(ListFilesRequest) whole;
 
     /// Reads a piece of a file, starting at a byte offset.
     ///
     /// # Errors
     /// As for [`Self::list_files`].
     fn read_file(session: &str, path: &str, offset: u64) -> FilePiece =
-        sessions_client.read_file(v1::ReadFileRequest {
-            session: session.to_owned(), path: path.to_owned(), offset,
-        }) whole;
+        sessions_client.read_file(ReadFileRequest) whole;
 }
 
 impl Client {
@@ -247,6 +225,44 @@ impl Client {
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
         let undone = convert::part(answer.undone, "the undone compaction")?;
         Ok((answer.window.unwrap_or_default().try_into()?, undone))
+    }
+
+    /// Asks a session's model a side question, which neither needs nor changes its history. Dropping the future cancels
+    /// the question. `show` gets the text of the answer as it arrives, and `None` if the answer starts over. `client` is
+    /// the name of this client, for the audit log.
+    ///
+    /// # Errors
+    /// Fails if there is no such session, the question is empty or too long, no model answers, or the connection fails.
+    pub async fn ask_aside(
+        &self,
+        session: &str,
+        question: &str,
+        client: &str,
+        mut show: impl FnMut(Option<&str>),
+    ) -> Result<SideAnswer, ClientError> {
+        let (session, question, client) = (session.to_owned(), question.to_owned(), client.to_owned());
+        let mut parts = self.sessions_client().ask(v1::AskRequest { session, question, client }).await?.into_inner();
+        let mut text = String::new();
+        while let Some(v1::AskResponse { part }) = parts.message().await? {
+            match part {
+                Some(ask_response::Part::Text(more)) => {
+                    show(Some(&more));
+                    text.push_str(&more);
+                }
+                Some(ask_response::Part::Retracted(_)) => {
+                    show(None);
+                    text.clear();
+                }
+                Some(ask_response::Part::Done(done)) => {
+                    let usage = convert::part(done.usage, "the usage of an answer")?;
+                    return Ok(SideAnswer { text, model: done.model, usage, truncated: done.truncated });
+                }
+                // A newer daemon added the kind of part.
+                None => {}
+            }
+        }
+        Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::Conflict), "the answer was cut off")
+            .with_hint("the session or the daemon was closed meanwhile; ask again"))
     }
 
     /// Uploads a file to the session's `uploads/`. Returns its path for tools, and the picture for models, if it is

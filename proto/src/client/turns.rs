@@ -53,13 +53,12 @@ pub struct StartRequest {
 }
 
 calls! {
-    /// Cancels the running turn of a session; if `turn` is given, only that turn. `TurnEnded` follows when the turn
+    /// Cancels the running turn of a session; if `turn_id` is given, only that turn. `TurnEnded` follows when the turn
     /// ends.
     ///
     /// # Errors
     /// Fails if no such turn is running, or the connection fails.
-    fn cancel_turn(session: &str, turn: Option<TurnId>) -> () =
-        turns_client.cancel_turn(v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() }) nothing;
+    fn cancel_turn(session: &str, turn_id: Option<TurnId>) -> () = turns_client.cancel_turn(CancelTurnRequest) nothing;
 }
 
 impl Client {
@@ -122,7 +121,7 @@ impl Client {
         Ok(EventStream { stream: self.turns_client().subscribe(request).await?.into_inner() })
     }
 
-    /// Adds input to the running turn of a session; if `turn` is given, only to that turn.
+    /// Adds input to the running turn of a session; if `turn_id` is given, only to that turn.
     ///
     /// # Errors
     /// Fails if no such turn is running, or the connection fails.

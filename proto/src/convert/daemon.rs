@@ -26,30 +26,12 @@ use crate::{
     },
 };
 
-mirrored!(
-    ErrorKind,
-    "the kind of an error",
-    [
-        Auth,
-        RateLimited,
-        Unreachable,
-        Timeout,
-        CutStream,
-        Protocol,
-        ContextOverflow,
-        Rejected,
-        Provider,
-        Storage,
-        NotFound,
-        InvalidInput,
-        Conflict,
-        Busy,
-        ShuttingDown,
-        Configuration,
-        Internal,
-        QuotaExceeded
+mirrored! {
+    ErrorKind, "the kind of an error", [
+        Auth, RateLimited, Unreachable, Timeout, CutStream, Protocol, ContextOverflow, Rejected, Provider, Storage,
+        NotFound, InvalidInput, Conflict, Busy, ShuttingDown, Configuration, Internal, QuotaExceeded
     ]
-);
+}
 mirrored!(McpServerState, "the state of an MCP server", [Stopped, Starting, Running, Down, Disabled]);
 mirrored!(VerdictName, AuditVerdict, "the verdict on a call", [Allow, Ask, Deny]);
 
@@ -195,11 +177,11 @@ mirrored!(CheckState, "the state of a check", [Ok, Warn, Fail, Skipped]);
 mirrored!(CompactionCause, "the cause of a compaction", [Critical, Overflow, Limit, Model, Person]);
 mirrored!(CompactionStrategy, "the strategy of a compaction", [Auto, Compact, Summarize, Truncate, Offload]);
 mirrored!(TokenLevel, "the fill level of a window", [Info, Warning, Critical]);
-mirrored!(
-    SegmentKind,
-    "the kind of a segment",
-    [Instructions, Tools, Memory, Skills, Summary, History, Results, Reminders]
-);
+mirrored! {
+    SegmentKind, "the kind of a segment", [
+        Instructions, Tools, Memory, Skills, Summary, History, Results, Reminders
+    ]
+}
 
 mirrored! { ModelFigure as v1::ModelFigure: name value source }
 mirrored! {

@@ -51,7 +51,7 @@ choices! { EventKind as wire::Kind, wire, "an event" {
         step slot model prompt delegated timing, usage = usage "the usage of a call", turn = turn "the usage of a turn"
     },
     StateChanged { change },
-    Warning { code message },
+    Warning { code message retry_in_ms },
     IntentClassified [intent],
     ModelChosen { slot model rule reason },
     TurnEnded { , result = result "the result of a turn" },
@@ -108,35 +108,12 @@ mirrored! {
 }
 
 mirrored!(ItemStatus, "the status of an item", [Done, Cut, Unknown]);
-mirrored!(
-    NoticeTopic,
-    "the topic of a notice",
-    [
-        General,
-        Memory,
-        Skills,
-        Files,
-        Todos,
-        Mode,
-        Level,
-        Mentions,
-        LastAnswer,
-        Continue,
-        ReadAgain,
-        Recall,
-        Pins,
-        Advice,
-        AnswerForm,
-        Plan,
-        Planned,
-        TurnInstructions,
-        Diagnostics,
-        CodeMap,
-        Interrupted,
-        FolderMemory,
-        Repetition
+mirrored! {
+    NoticeTopic, "the topic of a notice", [
+        General, Memory, Skills, Files, Todos, Mode, Level, Mentions, LastAnswer, Continue, ReadAgain, Recall, Pins,
+        Advice, AnswerForm, Plan, Planned, TurnInstructions, Diagnostics, CodeMap, Interrupted, FolderMemory, Repetition
     ]
-);
+}
 
 // Opaque data from models and data for the next compaction are not sent.
 mirrored! { Item as v1::Item: id turn_id body .. origin: None }
@@ -159,11 +136,11 @@ mirrored! { NumberedItem as v1::NumberedItem: seq, item = item "the item" }
 
 mirrored!(Effect, "the effect of a tool", [Read, State, Write, Execute, Network]);
 mirrored!(ToolTier, "the tier of a tool", [Core, Enabled, Discovered, Off]);
-mirrored!(
-    ToolErrorCode,
-    "the code of a tool error",
-    [InvalidArgs, UnknownTool, Tool, Timeout, Denied, Path, Cancelled, NotRun, UnknownOutcome]
-);
+mirrored! {
+    ToolErrorCode, "the code of a tool error", [
+        InvalidArgs, UnknownTool, Tool, Timeout, Denied, Path, Cancelled, NotRun, UnknownOutcome
+    ]
+}
 mirrored!(FileChangeKind, "the kind of a file change", [Created, Modified, Deleted]);
 
 mirrored! { ToolSpec as v1::ToolSpec: name description effect, parameters = parameters_json "the schema of a tool" }

@@ -19,26 +19,12 @@ use crate::v1::{
     turn_request::{self, FileAnswer, file_answer},
 };
 
-mirrored!(
-    StopReason,
-    "the stop reason",
-    [
-        Completed,
-        Cancelled,
-        MaxSteps,
-        TimeLimit,
-        Budget,
-        Denied,
-        Failed,
-        Interrupted,
-        Suspended,
-        NoAnswer,
-        Cut,
-        Filtered,
-        WrongForm,
-        Loop
+mirrored! {
+    StopReason, "the stop reason", [
+        Completed, Cancelled, MaxSteps, TimeLimit, Budget, Denied, Failed, Interrupted, Suspended, NoAnswer, Cut,
+        Filtered, WrongForm, Loop
     ]
-);
+}
 mirrored!(OnInterrupt, "the handling of interrupts", [Wait, Approve, Deny, Fail]);
 mirrored!(IfBusy, "the handling of a busy session", [Refuse, Queue, Steer]);
 
@@ -76,6 +62,7 @@ impl From<&StartTurn> for turn_request::Start {
             on_interrupt: start.on_interrupt.to_wire(),
             while_connected: start.while_connected,
             if_busy: start.if_busy.to_wire(),
+            generate_title: start.generate_title,
             client: start.client.clone(),
             environment: start.environment.sent().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             tools: start.tools.to_wire(),
@@ -122,6 +109,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
             on_interrupt: or_default(start.on_interrupt, "the handling of interrupts")?,
             while_connected: start.while_connected,
             if_busy: or_default(start.if_busy, "the handling of a busy session")?,
+            generate_title: start.generate_title,
             client: start.client,
             environment: ClientEnvironment::unchecked(start.environment),
             attached: Vec::new(),

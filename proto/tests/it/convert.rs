@@ -101,6 +101,7 @@ fn turn_starts_round_trip() {
             on_interrupt,
             while_connected: on_interrupt == OnInterrupt::Approve,
             if_busy,
+            generate_title: if_busy == IfBusy::Queue,
             client: "agentctl".into(),
             environment: ClientEnvironment::unchecked([("PATH".into(), "/bin".into())]),
             tools: vec![ClientTool {

@@ -350,7 +350,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         let (slot, model, reason) = (Slot::Chat, "m".into(), "it is there".into());
         kinds.push(EventKind::ModelChosen { slot, model, rule, reason });
     }
-    kinds.push(EventKind::Warning { code: "model_retry".into(), message: "again".into() });
+    kinds.push(EventKind::Warning { code: "model_retry".into(), message: "again".into(), retry_in_ms: Some(6) });
     kinds.extend(results().into_iter().map(|result| EventKind::TurnEnded { result: Box::new(result) }));
     kinds
 }

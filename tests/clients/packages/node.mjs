@@ -96,6 +96,8 @@ const tests = {
       }
     }
     assert.deepEqual([steered, turn.outcome.text], [["And be quick"], "They said yes."]);
+    assert.equal(await client.askAside(turn.sessionId, "On the side?"), "By the way.");
+    await assert.rejects(client.askAside(turn.sessionId, " "), InvalidInput);
   },
 
   /** The daemon is killed while an approval waits. */

@@ -90,6 +90,9 @@ class PythonPackage(World):
                 elif isinstance(event, agentd.ItemDone) and event.item.user_message.steered:
                     steered.append(event.item.user_message.text)
             self.assertEqual((steered, turn.outcome.text), (["And be quick"], "They said yes."))
+            self.assertEqual(await client.ask_aside(turn.session_id, "On the side?"), "By the way.")
+            with self.assertRaises(agentd.InvalidInput):
+                await client.ask_aside(turn.session_id, " ")
 
     async def test_an_approval_outlives_the_daemon(self):
         await self.within(self.a_kill_while_it_waits())

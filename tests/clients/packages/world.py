@@ -28,6 +28,7 @@ SCRIPT = [
     {"match": "Talk on", "text": "And on."},
     {"match": "Ask them", "tool_calls": [{"name": "ask_human", "arguments": {"question": "Tea?", "choices": ["yes", "no"]}}]},
     {"match": "Ask them", "text": "They said yes."},
+    {"match": "On the side", "text": "By the way."},
     {"match": "Cut it", "deltas": WORDS[:60], "delay_ms": 10},
     {"match": "Look into it", "tool_calls": [{"name": "client_buffer", "arguments": {"path": "src/main.rs"}}]},
     {"match": "Look into it", "text": "It says hello."},

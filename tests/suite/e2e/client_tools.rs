@@ -57,7 +57,7 @@ async fn client_tool_answers_reach_the_model() {
     sender.answer_tool(&client_call.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
     for phrase in ["no pending call", "its content is not a picture"] {
         let warning = stream.stored_until(|kind| matches!(kind, EventKind::Warning { .. })).await.pop().unwrap();
-        let EventKind::Warning { code, message } = warning.kind else { panic!() };
+        let EventKind::Warning { code, message, .. } = warning.kind else { panic!() };
         assert_eq!(code, "command_refused");
         assert!(message.contains(phrase), "{message}");
     }

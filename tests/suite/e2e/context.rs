@@ -363,7 +363,7 @@ async fn window_named_by_the_server_is_used_and_reported() {
             say(&world.client().await, session, &format!("Piece {number} {}", "of work ".repeat(600))).await;
         assert_eq!(result.stop_reason, StopReason::Completed, "turn {number}: {:?}", result.error);
         warnings.extend(events.into_iter().filter_map(|event| match event.kind {
-            EventKind::Warning { code, message } if code == "window_learned" => Some(message),
+            EventKind::Warning { code, message, .. } if code == "window_learned" => Some(message),
             _ => None,
         }));
         session = SessionChoice::Existing(id);

@@ -11,7 +11,8 @@
 //!   pages, cited. [`changing_documents`]: found in their current state, each version read once.
 //! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
-//! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository.
+//! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository. [`writable`]: a read-only
+//!   project that becomes writable, and pasted pictures.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output.
 //! - [`parts`]: parts that a client adds to an input. [`client_tools`]: tools that a client answers. [`watching`]: one
 //!   stream for all sessions.
@@ -52,9 +53,10 @@
 //! - [`tiers`]: the tools that a turn offers, and the rejection of all others.
 //! - [`web`]: permitted requests to the web, and the display of pages.
 //! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
-//! - [`chat`]: the chat at a terminal. [`commands`]: chat commands, and custom commands. [`typing`]: input while the
-//!   chat is busy. [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation.
-//!   [`ending`]: clients that are asked to end, or die. [`embedded`]: the built-in model without configuration.
+//! - [`chat`]: the chat at a terminal. [`on_screen`]: the rows that it draws. [`footer`]: the lines at the bottom of the
+//!   screen. [`commands`]: chat commands, and custom commands. [`typing`]: input while the chat is busy. [`together`]:
+//!   two chats in one session. [`taking_back`]: input withdrawn by a cancellation. [`ending`]: clients that are asked to
+//!   end, or die. [`embedded`]: the built-in model without configuration.
 //!
 //! This module imports what nearly every file needs. The files import it with `use super::*`.
 
@@ -62,6 +64,7 @@ mod acp;
 mod added_folders;
 mod adding_models;
 mod agents;
+mod asides;
 mod audit;
 mod bad_documents;
 mod bad_input;
@@ -85,6 +88,7 @@ mod ending;
 mod extending;
 mod files;
 mod finding;
+mod footer;
 mod forks;
 mod full_disk;
 mod grants;
@@ -113,6 +117,7 @@ mod mentions;
 mod models;
 mod modes;
 mod money;
+mod on_screen;
 mod own_tools;
 mod parts;
 mod patches;
@@ -137,6 +142,7 @@ mod routes;
 mod routing;
 mod run;
 mod sandbox;
+mod screen;
 mod searches;
 mod service;
 mod sessions;
@@ -168,6 +174,7 @@ mod wire_traces;
 mod wires;
 mod wishes;
 mod worktrees;
+mod writable;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -195,7 +202,10 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use self::terminal::{PROMPT_START, Terminal, says};
+use self::{
+    screen::Screen,
+    terminal::{PROMPT_START, Terminal, says},
+};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);

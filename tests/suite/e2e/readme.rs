@@ -201,16 +201,15 @@ async fn readme_picture_matches_the_real_screen() {
         .reply(Reply::tool_call("read_file", json!({"path": "/project/greet.py"})))
         .reply(Reply::tool_call("edit_file", edit))
         .reply(says("Done: without a name, greet.py now greets a stranger."));
-    let setting = format!("stty rows {ROWS} cols {COLUMNS} && ");
     let line = in_folder(&reader.folder(), "agentctl chat -C .:rw");
-    let mut screen = Screen::new(Terminal::around(&reader.home, &format!("{setting}{line}"), &[]));
+    let mut screen = Screen::around(&reader.home, (COLUMNS, ROWS), &line, &[]);
     screen.prompt();
     screen.types("Make greet.py work without a name, too\r");
     screen.sees("y yes");
     screen.types("y");
     screen.sees("greets a stranger.");
     screen.prompt();
-    let shown = screen.rows();
+    let shown = screen.rows().join("\n");
     let differ = || shown.lines().map(without_numbers).ne(picture().lines().map(without_numbers));
     assert!(!differ(), "README.md differs from the actual output:\n\n{shown}\n");
 }
@@ -235,42 +234,4 @@ fn without_numbers(line: &str) -> String {
 /// Returns true if `rest` begins at the end of a word.
 fn ends_word(rest: &&str) -> bool {
     !rest.starts_with(char::is_alphanumeric)
-}
-
-/// A terminal with its screen content.
-struct Screen {
-    terminal: Terminal,
-    parser: vt100::Parser,
-}
-
-impl Screen {
-    fn new(terminal: Terminal) -> Self {
-        Self { terminal, parser: vt100::Parser::new(ROWS, COLUMNS, 0) }
-    }
-
-    /// Waits for a text, and applies all output up to that text to the screen. Non-ASCII characters are not decoded.
-    #[track_caller]
-    fn sees(&mut self, text: &str) {
-        let before = self.terminal.sees(text);
-        let bytes: Vec<u8> = before.chars().chain(text.chars()).filter_map(|byte| u8::try_from(byte).ok()).collect();
-        self.parser.process(&bytes);
-    }
-
-    /// Waits for the prompt.
-    #[track_caller]
-    fn prompt(&mut self) {
-        self.sees(PROMPT_START);
-        self.sees("\u{e2}\u{80}\u{ba} ");
-    }
-
-    #[track_caller]
-    fn types(&mut self, keys: &str) {
-        self.terminal.presses(keys);
-    }
-
-    /// Returns the rows of the screen up to the last non-empty row.
-    fn rows(&self) -> String {
-        let rows: Vec<String> = self.parser.screen().contents().lines().map(|row| row.trim_end().to_owned()).collect();
-        rows.join("\n").trim_end().to_owned()
-    }
 }

@@ -15,6 +15,21 @@ pub(super) fn says(text: &str) -> Reply {
 /// Sequence that marks the start of a prompt.
 pub(super) const PROMPT_START: &str = "\u{1b}]133;A\u{7}";
 
+/// Returns a command for a terminal that runs `agentctl` as `"$@"` within a shell line.
+pub(super) fn command_at_terminal(home: &TempHome, line: &str, args: &[&str]) -> Command {
+    let client = home.agentctl_command(args);
+    // A real terminal echoes input unless a program disables echoing. The library's terminal does not echo by
+    // default.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
+    command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+    if let Some(folder) = client.get_current_dir() {
+        command.current_dir(folder);
+    }
+    command
+}
+
 /// A user at a terminal.
 pub(super) struct Terminal(PtySession);
 
@@ -35,17 +50,7 @@ impl Terminal {
 
     /// Runs `agentctl` as `"$@"` within a shell line.
     pub(super) fn around(home: &TempHome, line: &str, args: &[&str]) -> Self {
-        let client = home.agentctl_command(args);
-        // A real terminal echoes input unless a program disables echoing. The library's terminal does not echo by
-        // default.
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
-        command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
-        if let Some(folder) = client.get_current_dir() {
-            command.current_dir(folder);
-        }
-        Self(spawn_command(command, Some(60_000)).unwrap())
+        Self(spawn_command(command_at_terminal(home, line, args), Some(60_000)).unwrap())
     }
 
     /// Presses Ctrl and a letter.

@@ -193,17 +193,20 @@ impl Default for TempHome {
 }
 
 impl TempHome {
-    /// Creates empty folders.
+    /// Creates the folders. In the host's configuration, titles by models are off, so that a scripted model receives only
+    /// the requests of turns.
     ///
     /// # Panics
     /// Panics if the folders cannot be created.
     #[expect(clippy::panic, reason = "a test cannot continue without its folders")]
     pub fn new() -> Self {
         // TMPDIR is not used, because the path of a socket must be short.
-        match tempfile::Builder::new().prefix("agentd-test-").tempdir_in("/tmp") {
+        let home = match tempfile::Builder::new().prefix("agentd-test-").tempdir_in("/tmp") {
             Ok(folder) => Self { folder, variables: Vec::new() },
             Err(error) => panic!("could not create a folder: {error}"),
-        }
+        };
+        home.write("system/agentd/agentd.yaml", "turns: {titles: false}\n");
+        home
     }
 
     /// Like [`new`](Self::new), but uses the model at this URL for all slots.

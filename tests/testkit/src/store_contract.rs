@@ -225,7 +225,11 @@ impl EventScript {
     }
 
     fn warning(&mut self) -> Arc<Event> {
-        self.next(EventKind::Warning { code: "model_retry".into(), message: "The model is asked again.".into() })
+        self.next(EventKind::Warning {
+            code: "model_retry".into(),
+            message: "The model is asked again.".into(),
+            retry_in_ms: None,
+        })
     }
 }
 

@@ -186,6 +186,8 @@ impl EventWriter for Atif<'_> {
                 let text = format!("Withdrawn by the user, not shown to models: {}", texts.join("\n"));
                 self.other("system", &event.at.to_string(), &text)?;
             }
+            // A call beside the turns belongs to no step.
+            EventKind::UsageUpdated { usage, .. } if event.turn_id.is_none() => self.total += *usage,
             EventKind::UsageUpdated { usage, delegated: false, .. } => {
                 self.total += *usage;
                 // Usage may arrive before or after the parts of its call.

@@ -271,7 +271,7 @@ impl Renderer for ResultOnly {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.notes.take(event);
         match &event.kind {
-            EventKind::Warning { code, message } if code == "input_stored" => self.note(&clean_line(message)),
+            EventKind::Warning { code, message, .. } if code == "input_stored" => self.note(&clean_line(message)),
             EventKind::InterruptRaised { interrupt } if self.waits => {
                 self.note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id))
             }

@@ -1,10 +1,13 @@
 //! Options of the renderer for people: each command sets the ones that it needs.
 
-use std::io::Write;
+use std::{io::Write, sync::PoisonError};
 
 use super::Human;
 use crate::{
-    render::{spinner::Spinner, status::SharedStatus},
+    render::{
+        spinner::Spinner,
+        status::{ChatStatus, SharedStatus},
+    },
     terminal::look::TerminalStyle,
 };
 
@@ -22,6 +25,13 @@ impl<O: Write, E: Write> Human<O, E> {
     /// Shows the status line of a chat while a turn runs, and keeps it current.
     pub(crate) fn with_status(self, status: SharedStatus) -> Self {
         Self { status: Some(status), ..self }
+    }
+
+    /// Changes the status line, if there is one.
+    pub(super) fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
+        if let Some(status) = &self.status {
+            change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     /// Shows nothing that moves: for what is over.

@@ -1,4 +1,4 @@
-//! Tables: columns of one width, or a record for each row where they do not fit.
+//! Tables: columns of one width, with wrapped cells if they do not fit, or a record for each row if cells became too narrow.
 
 use anstyle::Style;
 
@@ -22,8 +22,10 @@ pub(crate) fn is_row(line: &str) -> bool {
 
 /// Columns of the rule between two records.
 const RULE: usize = 12;
+/// Minimum width of a column whose cells are wrapped.
+const MIN_WRAPPED: usize = 12;
 
-/// The rows of a table on so many columns, if it is one.
+/// Returns the rows of a table in at most `columns`, or `None` for text that is not a table.
 pub(crate) fn render(source: &str, columns: usize) -> Option<Vec<String>> {
     let mut lines = source.lines();
     let head = cells(lines.next()?);
@@ -41,13 +43,21 @@ pub(crate) fn render(source: &str, columns: usize) -> Option<Vec<String>> {
             cells.map(|cell| cell_width(cell)).max().unwrap_or(0)
         })
         .collect();
-    if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > columns {
+    let Some(widths) = fitted(&widths, columns.saturating_sub(3 * widths.len().saturating_sub(1))) else {
         return Some(records(&head, &body, columns));
-    }
+    };
     let rule = widths.iter().map(|width| "─".repeat(*width)).collect::<Vec<_>>().join("─┼─");
-    let mut rows = vec![row(&head, &widths, &aligns), paint(true, QUIET, &rule)];
-    rows.extend(body.iter().map(|cells| row(cells, &widths, &aligns)));
+    let mut rows = row(&head, &widths, &aligns);
+    rows.push(paint(true, QUIET, &rule));
+    rows.extend(body.iter().flat_map(|cells| row(cells, &widths, &aligns)));
     Some(rows)
+}
+
+/// Limits the wide columns so that all fit in `room`. Returns `None` if wrapped columns would be too narrow.
+fn fitted(widths: &[usize], room: usize) -> Option<Vec<usize>> {
+    let limited = |limit: usize| widths.iter().map(move |width| (*width).min(limit));
+    let mut limits = std::iter::once(usize::MAX).chain((MIN_WRAPPED..=room).rev());
+    limits.find(|limit| limited(*limit).sum::<usize>() <= room).map(|limit| limited(limit).collect())
 }
 
 /// The rows of the table one below the other, each cell behind the name of its column.
@@ -113,11 +123,25 @@ fn cell_width(cell: &[Span]) -> usize {
     cell.iter().map(|span| width(&span.text)).sum()
 }
 
-fn row(cells: &[Vec<Span>], widths: &[usize], aligns: &[Align]) -> String {
+/// Returns the rows on the screen of a row of the table: as many as its highest cell has.
+fn row(cells: &[Vec<Span>], widths: &[usize], aligns: &[Align]) -> Vec<String> {
+    let cells: Vec<Vec<String>> = cells
+        .iter()
+        .zip(widths)
+        .map(|(cell, columns)| match cell_width(cell) > *columns {
+            true => wrap(cell, *columns, "", ""),
+            false => vec![inline::painted(cell)],
+        })
+        .collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+    (0..height).map(|at| screen_row(&cells, at, widths, aligns)).collect()
+}
+
+fn screen_row(cells: &[Vec<String>], at: usize, widths: &[usize], aligns: &[Align]) -> String {
     let mut row = String::new();
     for (column, (target, align)) in widths.iter().zip(aligns).enumerate() {
-        let cell: &[Span] = cells.get(column).map_or(&[], Vec::as_slice);
-        let missing = target.saturating_sub(cell_width(cell));
+        let cell = cells.get(column).and_then(|rows| rows.get(at)).map_or("", String::as_str);
+        let missing = target.saturating_sub(width(&anstream::adapter::strip_str(cell).to_string()));
         let left = match align {
             Align::Left => 0,
             Align::Right => missing,
@@ -127,7 +151,7 @@ fn row(cells: &[Vec<Span>], widths: &[usize], aligns: &[Align]) -> String {
             row.push_str(&paint(true, QUIET, " │ "));
         }
         row.extend(std::iter::repeat_n(' ', left));
-        row.push_str(&inline::painted(cell));
+        row.push_str(cell);
         if column + 1 < widths.len() {
             row.extend(std::iter::repeat_n(' ', missing - left));
         }
@@ -147,6 +171,25 @@ mod tests {
     fn table_columns_align_in_any_script() {
         let source = "| name | size |\n|:--|--:|\n| 漢字 | 12 |\n| a\\|b | `3` |\n";
         assert_eq!(plain(source, 80).unwrap(), ["name │ size", "─────┼─────", "漢字 │   12", "a|b  │    3"]);
+    }
+
+    #[test]
+    fn wide_cells_are_wrapped_before_the_table_becomes_records() {
+        let source = "| name | what it is for | n |\n|--|--|--:|\n| `long` | all that **there is** to say of it | 1 |\n\
+                      | 漢字 | | 20 |\n";
+        let wrapped = [
+            "name │ what it is for   │  n",
+            "─────┼──────────────────┼───",
+            "long │ all that there   │  1",
+            "     │ is to say of it  │   ",
+            "漢字 │                  │ 20",
+        ];
+        let shown = plain(source, 28).unwrap();
+        assert_eq!(shown.iter().map(|row| row.trim_end()).collect::<Vec<_>>(), wrapped.map(str::trim_end));
+        assert_eq!(fitted(&[4, 40, 2], 24), Some(vec![4, 18, 2]));
+        assert_eq!(fitted(&[40, 40], 24), Some(vec![12, 12]));
+        assert_eq!(fitted(&[40, 40], 23), None);
+        assert_eq!(fitted(&[3, 4], 7), Some(vec![3, 4]));
     }
 
     #[test]

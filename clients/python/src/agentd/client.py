@@ -291,6 +291,20 @@ class Client:
         """Returns a session by ID, unique prefix, title, or ``last``."""
         return await self.call("Sessions", "Get", v1.GetSessionRequest(session=session), retry=True)
 
+    async def ask_aside(self, session: str, question: str) -> str:
+        """Asks a session's model a side question, also during a turn. The history gets neither it nor the answer."""
+        text: list[str] = []
+        request = v1.AskRequest(session=session, question=question, client=self.name)
+        try:
+            async for part in (await self.connection()).stream("Sessions", "Ask", request):
+                kind = part.WhichOneof("part")
+                if kind == "done":
+                    return "".join(text)
+                text = text + [part.text] if kind == "text" else []
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from None
+        raise AgentdError("the answer was cut off", "CONFLICT")
+
     async def items(self, session: str, after_seq: int = 0, limit: int = 0) -> list[v1.NumberedItem]:
         """Returns the newest items of a session, oldest first."""
         request = v1.ListItemsRequest(session=session, after_seq=after_seq, limit=limit)

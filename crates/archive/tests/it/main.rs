@@ -60,7 +60,7 @@ fn session(events: u64) -> ArchivedSession {
 }
 
 fn event(session: SessionId, seq: u64, words: &str) -> Event {
-    let kind = EventKind::Warning { code: "test".to_owned(), message: words.to_owned() };
+    let kind = EventKind::Warning { code: "test".to_owned(), message: words.to_owned(), retry_in_ms: None };
     Event { session_id: session, turn_id: None, seq, at: Timestamp::UNIX_EPOCH, kind }
 }
 

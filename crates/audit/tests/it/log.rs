@@ -18,7 +18,7 @@ async fn acknowledged_records_are_in_the_file_and_verify() {
     log.record(started(1)).await.unwrap();
     assert_eq!(world.text().lines().count(), 1);
     log.note(started(2)).await;
-    assert_eq!(log.head().await.unwrap().n, 2);
+    assert_eq!(log.synced_head().await.unwrap().n, 2);
     let report = log.verify(None).await.unwrap();
     assert_eq!((report.lines, report.findings), (2, Vec::new()));
     log.close().await;
@@ -94,7 +94,7 @@ async fn noted_hash_is_searched_in_the_log() {
     let world = World::new();
     let log = world.open();
     log.record(started(1)).await.unwrap();
-    let noted = log.head().await.unwrap().hash;
+    let noted = log.synced_head().await.unwrap().hash;
     log.record(started(2)).await.unwrap();
     assert_eq!(log.verify(Some(noted)).await.unwrap().findings, []);
     let report = log.verify(Some("ab".repeat(32))).await.unwrap();

@@ -108,7 +108,7 @@ async fn check(steps: Vec<Step>, rotate_at: u64, limit: usize, before: u64) {
             Step::Start => log.note(started(1)).await,
         }
         // Waits for each line, so that rotations occur at every position.
-        log.head().await.unwrap();
+        log.synced_head().await.unwrap();
     }
     let mut lines = Vec::new();
     read::each(world.folder(), |line| lines.push(line)).unwrap();

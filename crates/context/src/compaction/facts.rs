@@ -12,6 +12,7 @@ use agentd_core::{
 use serde_json::Value;
 
 use super::verbatim;
+use crate::text::typed_part;
 
 /// Maximum number of lines per list. Lower in a small window.
 const MAX_LINES: usize = 40;
@@ -69,7 +70,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
                 if !steered && let Some(answer) = unfinished.take() {
                     facts.answers.extend(ended.replace(answer).map(line));
                 }
-                if verbatim::typed(text, *typed_bytes).is_empty() {
+                if typed_part(text, *typed_bytes).trim().is_empty() {
                     facts.requests.push(line(text));
                 }
             }

@@ -22,16 +22,12 @@ const MARK: &str = "[Moved to a file to make room:";
 /// Selects results to free about `needed` tokens, large and old results first, excluding the running turn. Returns
 /// `None` if all results together do not free enough.
 pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Vec<Arc<Item>>> {
-    let mut candidates: Vec<(usize, u64, &Arc<Item>)> = history
-        .iter()
-        .enumerate()
-        .filter(|(_, item)| item.turn_id != running)
-        .filter_map(|(index, item)| match &item.body {
-            ItemBody::ToolResult(result) if !is_moved(result) => Some((index, estimate(&result.text), item)),
-            _ => None,
-        })
-        .filter(|(_, tokens, _)| *tokens >= MIN_TOKENS)
-        .collect();
+    let earlier = history.iter().enumerate().filter(|(_, item)| item.turn_id != running);
+    let results = earlier.filter_map(|(index, item)| match &item.body {
+        ItemBody::ToolResult(result) if !is_moved(result) => Some((index, estimate(&result.text), item)),
+        _ => None,
+    });
+    let mut candidates: Vec<_> = results.filter(|(_, tokens, _)| *tokens >= MIN_TOKENS).collect();
     let all = history.len() as u64;
     candidates.sort_by_key(|(index, tokens, _)| std::cmp::Reverse(tokens.saturating_mul(all - *index as u64)));
     let (mut freed, mut chosen) = (0, Vec::new());
@@ -49,11 +45,9 @@ pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Ve
 /// Replaces the results that were offloaded by compactions in a history.
 pub fn apply(history: &mut [Arc<Item>]) {
     let undone: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
-    let moved: HashMap<ItemId, String> = compactions(history)
-        .filter(|(id, _)| !undone.contains(id))
-        .flat_map(|(_, compaction)| &compaction.offloaded)
-        .map(|OffloadedResult { item, path }| (*item, path.clone()))
-        .collect();
+    let offloaded = compactions(history).filter(|(id, _)| !undone.contains(id)).flat_map(|(_, found)| &found.offloaded);
+    let moved: HashMap<ItemId, String> =
+        offloaded.map(|OffloadedResult { item, path }| (*item, path.clone())).collect();
     if moved.is_empty() {
         return;
     }

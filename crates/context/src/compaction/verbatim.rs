@@ -17,7 +17,7 @@ use agentd_core::{
 use serde_json::Value;
 
 use crate::{
-    text::{Excerpt, grouped, one_line},
+    text::{Excerpt, grouped, one_line, typed_part},
     tokens::estimate,
 };
 
@@ -50,7 +50,7 @@ pub fn messages(before: Option<&Compaction>, items: &[Arc<Item>]) -> Verbatim {
     let mut calls: HashMap<&str, &ToolCall> = HashMap::new();
     for item in items {
         let message = match &item.body {
-            ItemBody::UserMessage { text, typed_bytes, .. } => typed(text, *typed_bytes).to_owned(),
+            ItemBody::UserMessage { text, typed_bytes, .. } => typed_part(text, *typed_bytes).trim().to_owned(),
             ItemBody::ToolCall(call) => {
                 calls.insert(call.call_id.as_str(), call);
                 continue;
@@ -86,12 +86,6 @@ fn answered(call: &ToolCall, result: &ToolResult) -> Option<String> {
     let question = one_line(&clip(arguments.get("question")?.as_str()?, MAX_QUESTION));
     let relation = if result.error.is_none() { "answer to" } else { "declining to answer" };
     Some(format!("{said} ({relation}: {question})"))
-}
-
-/// Returns the typed part of an input. Piped text after the typed part is a document, regardless of its content.
-pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
-    let typed = typed_bytes.map_or(Some(text), |bytes| text.get(..usize::try_from(bytes).ok()?));
-    typed.unwrap_or_default().trim()
 }
 
 /// Returns the messages for a summary in this window. All messages stay stored, in case the window grows.

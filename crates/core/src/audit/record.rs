@@ -106,7 +106,7 @@ impl RecordQuery {
 }
 
 /// Result of verifying the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditReport {
     /// Number of lines that were read.
     pub lines: u64,

@@ -37,12 +37,14 @@ fn enum_names_match_json() {
             }),
         ),
         ("model_asked", AuditFact::ModelAsked { tool: "kit".to_owned(), model: "m".to_owned(), max_tokens: 7 }),
+        ("side_question", AuditFact::SideQuestion { question: "why?".to_owned(), model: "m".to_owned(), by: by() }),
         ("grant_added", AuditFact::GrantAdded { rule: "write_file".to_owned(), scope: "session".to_owned(), by: by() }),
         (
             "grant_revoked",
             AuditFact::GrantRevoked { rule: "write_file".to_owned(), scope: "session".to_owned(), by: by() },
         ),
         ("mode_set", AuditFact::ModeSet { mode: SessionMode::Plan, by: by() }),
+        ("project_made_writable", AuditFact::ProjectMadeWritable { project: "/src/app".to_owned(), by: by() }),
         (
             "project_trusted",
             AuditFact::ProjectTrusted { project: "/src/app".to_owned(), sha256: "ab".repeat(32), by: by() },

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     client_file::{ClientFileAnswer, FileAction, NoAnswer},
     code::{CodeProgress, CodeQuestion, CodeReply},
-    error::{CodeError, KnowledgeError, ModelError, WebError, WorkspaceError},
+    error::{CodeError, KnowledgeError, ModelError, WebError, WorkspaceFuture},
     files::PreparedPicture,
     ids::SessionId,
     interrupt::{Answer, Ask},
@@ -199,7 +199,7 @@ pub trait Pictures: Send + Sync {
     ///
     /// # Errors
     /// Fails with kind `InvalidInput` and a hint if the picture is damaged or exceeds the limits.
-    fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>>;
+    fn prepare<'a>(&'a self, content: &'a [u8]) -> WorkspaceFuture<'a, Option<PreparedPicture>>;
 }
 
 /// Sends requests to web servers. The implementation decides which servers may be accessed; arguments of a call cannot

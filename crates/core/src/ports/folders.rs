@@ -12,7 +12,7 @@ use crate::{
     agent::Agents,
     archive::{DraftId, SessionDraft, TreeFile},
     audit::{AuditEntry, AuditRecord, AuditReport, RecordQuery},
-    error::{AuditError, StoreError, WorkspaceError},
+    error::{AuditError, StoreFuture, WorkspaceError, WorkspaceFuture},
     event::Event,
     exchange::{ExchangeSource, RequestTap},
     files::FilesCopied,
@@ -114,24 +114,19 @@ pub trait Projects: Send + Sync {
     ///
     /// # Errors
     /// Fails if the folder does not exist or cannot be read.
-    fn show(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
+    fn show(&self, project: PathBuf) -> WorkspaceFuture<'_, ProjectReport>;
 
     /// Trusts a project on behalf of a client if the project's content has this hash.
     ///
     /// # Errors
     /// Fails if the content has another hash, there is nothing to trust, or the trust cannot be stored.
-    fn trust(
-        &self,
-        project: PathBuf,
-        hash: String,
-        client: String,
-    ) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
+    fn trust(&self, project: PathBuf, hash: String, client: String) -> WorkspaceFuture<'_, ProjectReport>;
 
     /// Revokes the trust in a project, which may no longer exist.
     ///
     /// # Errors
     /// Fails if the project is not trusted, or the change cannot be stored.
-    fn distrust(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
+    fn distrust(&self, project: PathBuf) -> WorkspaceFuture<'_, ProjectReport>;
 }
 
 /// Lists the available skills, and makes them available in sessions.
@@ -145,7 +140,7 @@ pub trait Skills: Send + Sync {
     ///
     /// # Errors
     /// Fails if the skill is unusable, with its first problem, or if writing fails.
-    fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>>;
+    fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> WorkspaceFuture<'a, bool>;
 
     /// Returns the packages that must be installed before this command can work: the packages of the session's skills
     /// that the command names and whose scripts it runs.
@@ -170,7 +165,7 @@ pub trait Skills: Send + Sync {
         wanted: &'a SkillPackages,
         progress: &'a CallProgress,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<(), WorkspaceError>>;
+    ) -> WorkspaceFuture<'a, ()>;
 
     /// Returns the details of all skills, including unusable ones.
     fn reports<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<SkillReport>>;
@@ -195,58 +190,58 @@ pub trait Worktrees: Send + Sync {
     /// # Errors
     /// Fails if the project is not in a repository or the repository has no commit, git is missing or fails, or the
     /// name is invalid or in use.
-    fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree, WorkspaceError>>;
+    fn make(&self, new: NewWorktree) -> WorkspaceFuture<'_, MadeWorktree>;
 
     /// Returns all worktrees, sorted by name.
     ///
     /// # Errors
     /// Fails if the records cannot be read.
-    fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>, WorkspaceError>>;
+    fn known(&self) -> WorkspaceFuture<'_, Vec<KnownWorktree>>;
 
     /// Returns the state of a worktree. Facts that cannot be determined are reported as the worktree's problem.
     ///
     /// # Errors
     /// Fails if there is no worktree with that name.
-    fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport, WorkspaceError>>;
+    fn report(&self, name: String) -> WorkspaceFuture<'_, WorktreeReport>;
 
     /// Returns the differences from the newest commit shared with the main worktree: commits, uncommitted changes and
     /// new files.
     ///
     /// # Errors
     /// Fails if there is no worktree with that name, or git fails.
-    fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff, WorkspaceError>>;
+    fn diff(&self, name: String) -> WorkspaceFuture<'_, WorktreeDiff>;
 
     /// Commits the worktree's uncommitted changes with this message, and merges the worktree's branch into the branch
     /// checked out in the main worktree. Atomic.
     ///
     /// # Errors
     /// Fails with kind `Conflict`, with the files, if files cannot be merged or have changes in the main worktree.
-    fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied, WorkspaceError>>;
+    fn apply(&self, name: String, message: String) -> WorkspaceFuture<'_, WorktreeApplied>;
 
     /// Removes a worktree and its branch. Without `force`, fails if the worktree has changes that exist nowhere else.
     ///
     /// # Errors
     /// Fails with kind `Conflict` if there are such changes.
-    fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn remove(&self, name: String, force: bool) -> WorkspaceFuture<'_, ()>;
 
     /// Removes a worktree whose session no longer exists, unless it has changes that exist nowhere else. Returns true
     /// if the worktree was removed.
     ///
     /// # Errors
     /// Fails if the worktree cannot be inspected or removed.
-    fn leave(&self, name: String) -> BoxFuture<'_, Result<bool, WorkspaceError>>;
+    fn leave(&self, name: String) -> WorkspaceFuture<'_, bool>;
 
     /// Shares a worktree with another session.
     ///
     /// # Errors
     /// Fails if the record cannot be written.
-    fn share_worktree(&self, name: String, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn share_worktree(&self, name: String, session: SessionId) -> WorkspaceFuture<'_, ()>;
 
     /// Completes or cleans up operations that were interrupted when the daemon stopped.
     ///
     /// # Errors
     /// Fails if the records cannot be read.
-    fn clean_up(&self) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn clean_up(&self) -> WorkspaceFuture<'_, ()>;
 }
 
 /// The audit log: append-only, with each line chained to the previous one. Entries are stored in the order in which
@@ -277,7 +272,7 @@ pub trait Exchanges: Send + Sync {
     fn tap(&self, source: &dyn Fn() -> ExchangeSource, wanted: Option<bool>) -> RequestTap;
 
     /// Removes all recorded exchanges of a session.
-    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn remove(&self, session: SessionId) -> WorkspaceFuture<'_, ()>;
 }
 
 /// Implementation that records nothing.
@@ -296,7 +291,7 @@ impl Exchanges for NoExchanges {
         RequestTap::default()
     }
 
-    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+    fn remove(&self, _: SessionId) -> WorkspaceFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -305,20 +300,20 @@ impl Exchanges for NoExchanges {
 /// abandoned drafts.
 pub trait JournalImports: Send + Sync {
     /// Begins a new draft.
-    fn begin(&self, draft: DraftId) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn begin(&self, draft: DraftId) -> StoreFuture<'_, ()>;
 
     /// Adds events to a draft, numbered without gaps after the draft's last event.
-    fn add(&self, draft: DraftId, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn add(&self, draft: DraftId, events: Vec<Arc<Event>>) -> StoreFuture<'_, ()>;
 
     /// Converts drafts into sessions, atomically. A session must precede its subagents. Durable on return. Interrupts
     /// in the imported sessions can no longer be answered, and no turn is queued.
     ///
     /// # Errors
     /// Fails with kind `Conflict` if a session already exists, or if a turn is open.
-    fn finish(&self, drafts: Vec<SessionDraft>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn finish(&self, drafts: Vec<SessionDraft>) -> StoreFuture<'_, ()>;
 
     /// Removes drafts and their events.
-    fn abandon(&self, drafts: Vec<DraftId>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn abandon(&self, drafts: Vec<DraftId>) -> StoreFuture<'_, ()>;
 }
 
 /// Exports the files of sessions from workspaces, and imports them. Every method blocks.
@@ -376,11 +371,7 @@ pub trait Snapshots: Send + Sync {
     /// stored contents are durable on return, and remain until the caller drops the result.
     ///
     /// An error states why the changes of the call cannot be recorded.
-    fn before<'a>(
-        &'a self,
-        call: &'a ToolContext,
-        paths: Option<&'a [String]>,
-    ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>>;
+    fn before<'a>(&'a self, call: &'a ToolContext, paths: Option<&'a [String]>) -> WorkspaceFuture<'a, FilesBefore>;
 
     /// Returns the changes since [`Self::before`] for a call that was still running when the previous daemon process
     /// ended. Empty if nothing is known about the call. Possible changes after that process ended are marked as late.
@@ -389,7 +380,7 @@ pub trait Snapshots: Send + Sync {
         session: SessionId,
         workspace: &'a Workspace,
         call: &'a CallId,
-    ) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
+    ) -> WorkspaceFuture<'a, Changes>;
 
     /// Reverts changes, each path once: files get their previous content, byte for byte. A path that has changed since,
     /// or that is marked as late, is a conflict and is skipped. A preview changes nothing.
@@ -399,7 +390,7 @@ pub trait Snapshots: Send + Sync {
         workspace: &'a Workspace,
         changes: Vec<FileChange>,
         preview: bool,
-    ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>>;
+    ) -> WorkspaceFuture<'a, FilesReverted>;
 
     /// Stores the undo data of one session's changes for another session that works on the same files. Returns the
     /// changes in a form that can be undone in the other session; changes whose data could not be stored are only
@@ -409,13 +400,13 @@ pub trait Snapshots: Send + Sync {
         _from: SessionId,
         _to: SessionId,
         changes: Vec<FileChange>,
-    ) -> BoxFuture<'_, Result<Vec<FileChange>, WorkspaceError>> {
+    ) -> WorkspaceFuture<'_, Vec<FileChange>> {
         let reported = changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect();
         Box::pin(std::future::ready(Ok(reported)))
     }
 
     /// Removes all snapshots of a session.
-    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn remove(&self, session: SessionId) -> WorkspaceFuture<'_, ()>;
 }
 
 /// The files before a call. The call owns them: other calls cannot cause the stored contents to be dropped.
@@ -431,7 +422,7 @@ pub struct FilesBefore {
     pub unstored: Vec<String>,
     /// Scans the files again when awaited, and returns the changes. For a call that is
     /// [checked](crate::policy::Confinement::is_checked), changes to guarded files are reverted at once.
-    pub after: BoxFuture<'static, Result<Changes, WorkspaceError>>,
+    pub after: WorkspaceFuture<'static, Changes>,
 }
 
 /// Changes made by a call.
@@ -443,6 +434,9 @@ pub struct Changes {
     pub files: Vec<FileChange>,
     /// Changes that could not be recorded and therefore cannot be undone, one sentence each.
     pub notes: Vec<String>,
+    /// Diff of the first files, for people, if the call may change any file. It leaves out files that
+    /// [`ToolContext::reading`] does not allow to be read.
+    pub diff: Option<String>,
 }
 
 /// Handle for progress reports of a call. The default discards them.

@@ -13,7 +13,7 @@ use super::{ProjectStanding, Projects, Skills, TreeTransport, Worktrees};
 use crate::{
     code::MapFile,
     context::HistoryFile,
-    error::{ErrorKind, WorkspaceError},
+    error::{ErrorKind, WorkspaceError, WorkspaceFuture},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved},
     folder::{AddedFolder, FOLDERS, Mount, Mounts},
     guide::{GuideFile, GuideLimits, Guides},
@@ -106,11 +106,11 @@ impl Workspace {
 /// Creates, cleans and removes workspaces.
 pub trait Workspaces: Send + Sync {
     /// Opens a session's workspace, and creates it if missing.
-    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
+    fn open(&self, session: SessionId, mounts: Mounts) -> WorkspaceFuture<'_, Workspace>;
 
     /// Returns the location of a session's workspace, and rejects the same user folders as [`Self::open`]. The
     /// workspace need not exist yet, so that a turn that touches no file does not wait for its creation.
-    fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+    fn locate(&self, session: SessionId, mounts: Mounts) -> WorkspaceFuture<'_, Workspace> {
         self.open(session, mounts)
     }
 
@@ -118,11 +118,7 @@ pub trait Workspaces: Send + Sync {
     ///
     /// # Errors
     /// Fails as [`Mounts::with`] does, and if a folder cannot be opened or is not allowed for sessions.
-    fn add_folders(
-        &self,
-        mounts: Mounts,
-        added: Vec<Mount>,
-    ) -> BoxFuture<'_, Result<Vec<AddedFolder>, WorkspaceError>> {
+    fn add_folders(&self, mounts: Mounts, added: Vec<Mount>) -> WorkspaceFuture<'_, Vec<AddedFolder>> {
         Box::pin(std::future::ready(mounts.with(added)))
     }
 
@@ -133,7 +129,7 @@ pub trait Workspaces: Send + Sync {
         _from: SessionId,
         _to: SessionId,
         _history: Option<HistoryFile>,
-    ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
+    ) -> WorkspaceFuture<'_, FilesCopied> {
         Box::pin(std::future::ready(Ok(FilesCopied::default())))
     }
 
@@ -154,7 +150,7 @@ pub trait Workspaces: Send + Sync {
     }
 
     /// Empties the `temp/` folder of a session.
-    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn clear_temp(&self, session: SessionId) -> WorkspaceFuture<'_, ()>;
 
     /// Removes the contents of these folders, except for folders that changed after the given time. Returns the removed
     /// data for each folder. If no data is left, the whole workspace is removed, and is created again on demand. A
@@ -164,40 +160,30 @@ pub trait Workspaces: Send + Sync {
         _session: SessionId,
         _areas: Vec<(WorkspaceArea, Timestamp)>,
         _trial: bool,
-    ) -> BoxFuture<'_, Result<Vec<(WorkspaceArea, FilesRemoved)>, WorkspaceError>> {
+    ) -> WorkspaceFuture<'_, Vec<(WorkspaceArea, FilesRemoved)>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Removes the remains of workspaces whose removal was interrupted. A trial only counts them.
-    fn clean_leftovers(&self, _trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
+    fn clean_leftovers(&self, _trial: bool) -> WorkspaceFuture<'_, FilesRemoved> {
         Box::pin(std::future::ready(Ok(FilesRemoved::default())))
     }
 
     /// Removes the workspace of a session.
-    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn remove(&self, session: SessionId) -> WorkspaceFuture<'_, ()>;
 
     /// Stores a file in `uploads/`, and returns the path for tools. A number is added to a name that is in use.
-    fn add_upload(
-        &self,
-        session: SessionId,
-        name: String,
-        content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+    fn add_upload(&self, session: SessionId, name: String, content: Vec<u8>) -> WorkspaceFuture<'_, String>;
 
     /// Removes a file that [`Self::add_upload`] has just stored, by the returned path, because the operation that
     /// needed it failed. A missing file is not an error.
-    fn remove_upload(&self, _: SessionId, _path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+    fn remove_upload(&self, _: SessionId, _path: String) -> WorkspaceFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// Stores an oversized input in `uploads/`, like [`Self::add_upload`]. Reuses a file with that name, or with one of
     /// its numbered names, if the bytes are equal. Durable on return.
-    fn store_input(
-        &self,
-        session: SessionId,
-        name: String,
-        content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+    fn store_input(&self, session: SessionId, name: String, content: Vec<u8>) -> WorkspaceFuture<'_, String> {
         self.add_upload(session, name, content)
     }
 
@@ -209,7 +195,7 @@ pub trait Workspaces: Send + Sync {
         area: ArtifactDir,
         name: String,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+    ) -> WorkspaceFuture<'_, String>;
 
     /// Appends to a file like those stored by [`Self::keep`]. Truncates the file to `from` bytes first, because any
     /// further bytes are from an unfinished earlier write. `None` does not truncate.
@@ -220,13 +206,13 @@ pub trait Workspaces: Send + Sync {
         name: String,
         from: Option<u64>,
         content: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>>;
+    ) -> WorkspaceFuture<'_, Artifact>;
 
     /// Lists a folder, or one file, by the paths that tools use.
     ///
     /// # Errors
     /// Fails with kind `NotFound` or `InvalidInput`, and the message that tools get, if tools could not read the path.
-    fn list_files(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
+    fn list_files(&self, _: SessionTree, path: String) -> WorkspaceFuture<'_, FileListing> {
         no_files(&path)
     }
 
@@ -234,13 +220,7 @@ pub trait Workspaces: Send + Sync {
     ///
     /// # Errors
     /// Same as [`Self::list_files`].
-    fn read_file(
-        &self,
-        _: SessionTree,
-        path: String,
-        _offset: u64,
-        _limit: usize,
-    ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
+    fn read_file(&self, _: SessionTree, path: String, _offset: u64, _limit: usize) -> WorkspaceFuture<'_, FilePiece> {
         no_files(&path)
     }
 
@@ -261,7 +241,7 @@ pub trait Workspaces: Send + Sync {
         path: String,
         _content: Vec<u8>,
         _now: Timestamp,
-    ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
+    ) -> WorkspaceFuture<'_, FileWritten> {
         no_files(&path)
     }
 
@@ -277,7 +257,7 @@ pub trait Workspaces: Send + Sync {
         path: String,
         _skip: usize,
         _limit: usize,
-    ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
+    ) -> WorkspaceFuture<'_, DocumentPage> {
         no_files(&path)
     }
 
@@ -321,15 +301,11 @@ pub trait Workspaces: Send + Sync {
     /// Lists up to `limit` paths of files that tools could open, relative to the workspace: first the session's own
     /// files, newest first, then the project's files, from the top of the tree down. Internal files of the daemon are
     /// excluded.
-    fn paths<'a>(
-        &'a self,
-        workspace: &'a Workspace,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
+    fn paths<'a>(&'a self, workspace: &'a Workspace, limit: usize) -> WorkspaceFuture<'a, Vec<String>>;
 }
 
 /// Returns the error of a workspace without files.
-fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+fn no_files<T: Send + 'static>(path: &str) -> WorkspaceFuture<'static, T> {
     let error = WorkspaceError::new(ErrorKind::NotFound, format!("no such file in this workspace: {path:?}"));
     Box::pin(std::future::ready(Err(error)))
 }

@@ -144,15 +144,6 @@ impl ToolCatalog {
         self.source.servers.iter().filter(move |server| server.is_unlisted && scope.may_use(server))
     }
 
-    /// Returns the tools of an MCP server that a turn may use, mentioned or not.
-    pub(crate) fn server_tools<'a>(
-        &'a self,
-        server: &'a str,
-        scope: &'a ToolScope,
-    ) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.usable(scope).filter(move |tool| is_tool_of(tool, server))
-    }
-
     /// Returns the owners of foreign tools, by the tools' names.
     pub(crate) fn owners(&self) -> ForeignTools {
         let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
@@ -203,7 +194,7 @@ impl ToolCatalog {
     }
 }
 
-fn is_tool_of(tool: &CatalogueTool, server: &str) -> bool {
+pub(crate) fn is_tool_of(tool: &CatalogueTool, server: &str) -> bool {
     tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server)
 }
 

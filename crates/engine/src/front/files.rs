@@ -13,7 +13,24 @@ use agentd_core::{
     visible,
 };
 
-use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skill_listings};
+use crate::{
+    attachments,
+    config::Ports,
+    error::{EngineError, Result},
+    front::Engine,
+    instructions::skill_listings,
+};
+
+/// Name that refers to the last used session.
+const LAST_SESSION: &str = "last";
+/// Maximum number of digits in a list position. An ID suffix is longer.
+const POSITION_DIGITS: usize = 4;
+/// Maximum number of candidates listed for an ambiguous name.
+const MAX_CANDIDATES: usize = 4;
+/// Length of a displayed ID, in characters. The end of the ID is shown, because the start encodes the creation time.
+const SHORT_ID: usize = 8;
+/// Length of a displayed title, in characters.
+const MAX_TITLE: usize = 40;
 
 impl Engine {
     /// Stores a file in a session's `uploads/`. A picture also gets a copy that is suitable for models. The next turn
@@ -21,12 +38,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session or the file cannot be written.
-    pub async fn upload(
-        &self,
-        session: SessionId,
-        name: String,
-        content: Vec<u8>,
-    ) -> Result<UploadReceipt, EngineError> {
+    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<UploadReceipt> {
         let handle = self.session(session).await?;
         // The lease keeps the session loaded until the file is stored and announced.
         let _lease = handle.lease().await?;
@@ -48,7 +60,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or tools may not write there.
-    pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
+    pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String> {
         let handle = self.session(session).await?;
         let _lease = handle.lease().await?;
         let tree = self.tree(session).await?;
@@ -64,7 +76,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or its project is gone.
-    pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
+    pub async fn workspace(&self, session: SessionId) -> Result<Workspace> {
         let (_, tree) = self.session(session).await?.tree().await?;
         Ok(Workspace::clone(&tree.workspace))
     }
@@ -73,7 +85,7 @@ impl Engine {
     ///
     /// # Errors
     /// Same as [`Self::workspace`].
-    pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>, EngineError> {
+    pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>> {
         let Ports { workspaces, models, .. } = &*self.shared.ports;
         let Some(skills_port) = workspaces.skills() else { return Ok(Vec::new()) };
         let of = |slot| self.shared.windows.of(models.get(slot).info());
@@ -96,14 +108,12 @@ impl Engine {
     ///
     /// # Errors
     /// Same as [`Self::workspace`].
-    pub async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
+    pub async fn tree(&self, session: SessionId) -> Result<SessionTree> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
         self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)
     }
-}
 
-impl Engine {
     /// Returns a page of sessions that match a filter, most recently used first. `before` is [`SessionPage::next`] of
     /// the previous page. With `children`, each session is followed by its subagents, in order of creation.
     ///
@@ -115,7 +125,7 @@ impl Engine {
         limit: usize,
         children: bool,
         filter: &SessionFilter,
-    ) -> Result<SessionPage, EngineError> {
+    ) -> Result<SessionPage> {
         let store = &self.shared.ports.store;
         let mut matching = SessionPage { sessions: Vec::new(), next: before };
         // Reads only as many sessions as still fit, so that the next page starts where this one ends.
@@ -138,26 +148,13 @@ impl Engine {
         }
         Ok(matching)
     }
-}
 
-/// Name that refers to the last used session.
-const LAST_SESSION: &str = "last";
-/// Maximum number of digits in a list position. An ID suffix is longer.
-const POSITION_DIGITS: usize = 4;
-/// Maximum number of candidates listed for an ambiguous name.
-const MAX_CANDIDATES: usize = 4;
-/// Length of a displayed ID, in characters. The end of the ID is shown, because the start encodes the creation time.
-const SHORT_ID: usize = 8;
-/// Length of a displayed title, in characters.
-const MAX_TITLE: usize = 40;
-
-impl Engine {
     /// Finds a session by its ID, a unique prefix or suffix of the ID, its title, its position in the list of recently
     /// used sessions (from 1), or `last`.
     ///
     /// # Errors
     /// Fails if no session or more than one matches.
-    pub async fn find_session(&self, name: &str) -> Result<SessionId, EngineError> {
+    pub async fn find_session(&self, name: &str) -> Result<SessionId> {
         let store = &self.shared.ports.store;
         let shown: String = name.chars().take(80).collect();
         if let Some(position) = list_position(name) {

@@ -28,7 +28,7 @@ use agentd_core::{
 
 use crate::{
     config::Ports,
-    error::EngineError,
+    error::{EngineError, Result},
     front::Engine,
     recovery::reading,
     session::{SessionHandle, normalise_title, registry::shared::SessionNews},
@@ -79,7 +79,7 @@ impl Engine {
     /// # Errors
     /// Fails if there is no such session or turn, the turn has not ended, or the journal or the files cannot be
     /// written.
-    pub async fn fork_session(&self, from: SessionId, wishes: ForkOptions) -> Result<ForkedSession, EngineError> {
+    pub async fn fork_session(&self, from: SessionId, wishes: ForkOptions) -> Result<ForkedSession> {
         let ports = &self.shared.ports;
         // Loading the session settles turns that were open when the daemon last stopped.
         let stored = self.session(from).await?.show().await?.session;
@@ -104,7 +104,7 @@ impl Engine {
         let made = async {
             let files = ports.workspaces.copy(files_of, id, history).await?;
             let earlier = match wishes.earlier_files {
-                true => Some(revert_files(ports, from, id, fork_point.through, fork_point.turn).await?),
+                true => Some(revert_files(ports, from, id, fork_point).await?),
                 false => None,
             };
             let mut changes =
@@ -142,7 +142,7 @@ impl Engine {
 }
 
 /// Finds the point at which the history is cut, which is never inside a turn.
-fn fork_point(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint, EngineError> {
+fn fork_point(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint> {
     let is_open = |turn: &TurnSpan, at: u64| turn.began <= at && turn.ended.is_none_or(|ended| ended > at);
     let mut through = match at_turn {
         None => turns.iter().find(|turn| turn.ended.is_none()).map_or(head, |open| open.began - 1),
@@ -178,7 +178,7 @@ fn turn_not_ended(number: u64) -> EngineError {
 }
 
 /// Returns the history file of the compaction that is in effect at the given event.
-async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>, EngineError> {
+async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>> {
     let window = reading::last(store, id, 0, through, window_of).await?.unwrap_or_default();
     let Some(before) = window.summary.checked_sub(1) else { return Ok(None) };
     let event = store.events(id, before, 1).await?.into_iter().next();
@@ -225,7 +225,7 @@ fn describe_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
 }
 
 /// Returns the requested title of a fork, or one that distinguishes the two sessions.
-fn fork_title(requested: Option<&str>, source: &str) -> Result<Option<String>, EngineError> {
+fn fork_title(requested: Option<&str>, source: &str) -> Result<Option<String>> {
     let default = || format!("{} (fork)", source.chars().take(MAX_SOURCE_TITLE).collect::<String>());
     let name = requested.map(str::to_owned).or_else(|| (!source.is_empty()).then(default));
     name.map(|name| normalise_title(&name)).transpose()
@@ -239,22 +239,13 @@ const SHARED_FOLDERS: [&str; 2] = ["/project/", "/folders/"];
 const MAX_LISTED: usize = 100;
 
 /// Reverts a fork's files to their state at event `through`, the end of turn `turn`.
-async fn revert_files(
-    ports: &Ports,
-    from: SessionId,
-    fork: SessionId,
-    through: u64,
-    turn: u64,
-) -> Result<EarlierFiles, EngineError> {
-    let changes = changes_after(&*ports.store, from, through).await?;
-    let folder = format!("outputs/at-turn-{turn}");
+async fn revert_files(ports: &Ports, from: SessionId, fork: SessionId, point: ForkPoint) -> Result<EarlierFiles> {
+    let changes = changes_after(&*ports.store, from, point.through).await?;
+    let folder = format!("outputs/at-turn-{}", point.turn);
     let (own, shared): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| starts_with(change, &COPIED_FOLDERS));
     let own: Vec<FileChange> = own.into_iter().map(with_copied_modes).collect();
-    let shared: Vec<FileChange> = shared
-        .iter()
-        .filter(|change| starts_with(change, &SHARED_FOLDERS))
-        .filter_map(|change| earlier_copy(change, &folder))
-        .collect();
+    let shared = shared.iter().filter(|change| starts_with(change, &SHARED_FOLDERS));
+    let shared: Vec<FileChange> = shared.filter_map(|change| earlier_copy(change, &folder)).collect();
     let mut earlier = EarlierFiles::default();
     if own.is_empty() && shared.is_empty() {
         return Ok(earlier);
@@ -307,7 +298,7 @@ fn earlier_copy(change: &FileChange, folder: &str) -> Option<FileChange> {
 }
 
 /// Combines all file changes after that event, including undos.
-async fn changes_after(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
+async fn changes_after(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>> {
     let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
         if event.is_damaged() {

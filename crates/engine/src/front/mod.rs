@@ -35,7 +35,7 @@ use crate::{
     agents::{ActiveAgent, ToolSetCache},
     catalog::{MentionedTools, ToolCatalog, ToolScope},
     config::{EngineConfig, Ports},
-    error::EngineError,
+    error::{EngineError, Result},
     grants::PermanentGrants,
     links,
     recovery::RecoveredTurn,
@@ -96,7 +96,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.
-    pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
+    pub async fn recover(&self) -> Result<Vec<RecoveredTurn>> {
         self.shared.permanent_grants.reload().await?;
         let mut recovered = Vec::new();
         for id in self.shared.ports.store.open_turns().await? {
@@ -113,11 +113,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the settings name a model or folder that is not usable, or the journal cannot be written.
-    pub async fn create_session(
-        &self,
-        settings: SessionSettings,
-        title: Option<String>,
-    ) -> Result<SessionHandle, EngineError> {
+    pub async fn create_session(&self, settings: SessionSettings, title: Option<String>) -> Result<SessionHandle> {
         let (id, settings) = self.prepare_session(settings, "").await?;
         let ports = &self.shared.ports;
         if let Err(error) = ports.store.create_session(id, ports.clock.now(), settings, Vec::new()).await {
@@ -141,7 +137,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the engine is stopping.
-    pub async fn session(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+    pub async fn session(&self, id: SessionId) -> Result<SessionHandle> {
         self.registry.get(id).await
     }
 
@@ -149,7 +145,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the engine is stopping.
-    pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+    pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>> {
         self.registry.live(id).await
     }
 
@@ -157,7 +153,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>> {
         Ok(self.shared.ports.store.sessions(limit).await?)
     }
 
@@ -165,12 +161,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the query contains no word, there is no such session, or the journal cannot be read.
-    pub async fn search(
-        &self,
-        query: &str,
-        session: Option<SessionId>,
-        limit: usize,
-    ) -> Result<SearchResult, EngineError> {
+    pub async fn search(&self, query: &str, session: Option<SessionId>, limit: usize) -> Result<SearchResult> {
         let hint = "give a few words to search for, such as: agentctl sessions search tax papers";
         let empty_query = || EngineError::invalid("the query is empty", hint);
         let query = SearchQuery::parse(query).ok_or_else(empty_query)?;
@@ -181,7 +172,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>, EngineError> {
+    pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>> {
         Ok(self.shared.ports.store.pending_interrupts(session).await?)
     }
 
@@ -189,7 +180,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
-    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
+    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<()> {
         let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(|| {
             EngineError::not_found(
                 format!("no such question: {id}"),
@@ -217,7 +208,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session or it cannot be loaded.
-    pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>, EngineError> {
+    pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>> {
         match session {
             Some(id) => self.session(id).await?.tools().await,
             None => {
@@ -250,7 +241,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub async fn stored_event(&self, session: SessionId, seq: u64) -> Result<Option<Arc<Event>>, EngineError> {
+    pub async fn stored_event(&self, session: SessionId, seq: u64) -> Result<Option<Arc<Event>>> {
         match self.shared.ports.store.events(session, seq.saturating_sub(1), 1).await {
             Ok(events) => Ok(events.into_iter().next().filter(|event| event.seq == seq)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -272,7 +263,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub async fn summary(&self, id: SessionId) -> Result<Option<SessionSummary>, EngineError> {
+    pub async fn summary(&self, id: SessionId) -> Result<Option<SessionSummary>> {
         Ok(self.shared.ports.store.session(id).await?.map(|stored| stored.summary))
     }
 
@@ -291,7 +282,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub async fn probe(&self) -> Result<(), EngineError> {
+    pub async fn probe(&self) -> Result<()> {
         self.shared.ports.store.sessions(1).await.map(drop).map_err(EngineError::from)
     }
 
@@ -299,6 +290,23 @@ impl Engine {
     /// sessions. Turns that wait for the user stay pending, and can be answered after the next start.
     pub async fn drain(&self, deadline: Duration) {
         self.registry.drain(deadline).await;
+    }
+
+    /// Reports usage by model, session, day or slot, including deleted sessions.
+    ///
+    /// # Errors
+    /// Fails if the last day is before the first, or the journal cannot be read.
+    pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport> {
+        let Ports { store, clock, .. } = &*self.shared.ports;
+        Ok(store.usage(query, clock.now()).await?)
+    }
+
+    /// Returns the model of a slot for a test, after querying its server.
+    pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
+        let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
+        let model = ports.models.get(slot);
+        let _ = timeout(LOOK_UP_TIMEOUT, model.look_up()).await;
+        ProbedModel { slot, model, windows, ports }
     }
 }
 
@@ -320,24 +328,5 @@ impl ProbedModel {
         if let Err(error) = self.ports.store.count_usage(side).await {
             tracing::warn!("could not count the usage of a model test: {error}");
         }
-    }
-}
-
-impl Engine {
-    /// Reports usage by model, session, day or slot, including deleted sessions.
-    ///
-    /// # Errors
-    /// Fails if the last day is before the first, or the journal cannot be read.
-    pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
-        let Ports { store, clock, .. } = &*self.shared.ports;
-        Ok(store.usage(query, clock.now()).await?)
-    }
-
-    /// Returns the model of a slot for a test, after querying its server.
-    pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
-        let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
-        let model = ports.models.get(slot);
-        let _ = timeout(LOOK_UP_TIMEOUT, model.look_up()).await;
-        ProbedModel { slot, model, windows, ports }
     }
 }

@@ -21,7 +21,7 @@ use agentd_core::{
 
 use crate::{
     config::Ports,
-    error::EngineError,
+    error::{EngineError, Result},
     front::Engine,
     session::{
         CleanOrder, SessionCleaned,
@@ -35,6 +35,9 @@ use crate::{
 /// Number of retries if the session is unloaded concurrently.
 const MAX_TRIES: usize = 3;
 
+/// Maximum length of a session title in a commit message, in characters.
+const MAX_TITLE: usize = 60;
+
 impl Engine {
     /// Deletes a session, its subagents and their files permanently.
     ///
@@ -42,7 +45,7 @@ impl Engine {
     /// Fails if one of the sessions has work in progress or the journal cannot be changed, in which case nothing is
     /// changed. Also fails if not all files can be removed, in which case the session is gone and the next cleaning
     /// continues.
-    pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
+    pub async fn delete_session(&self, id: SessionId) -> Result<()> {
         self.remove(id, None).await.map(drop)
     }
 
@@ -50,7 +53,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the journal or the files cannot be read or removed.
-    pub async fn finish_removals(&self) -> Result<(), EngineError> {
+    pub async fn finish_removals(&self) -> Result<()> {
         let left = self.shared.ports.store.files_left().await?;
         if left.is_empty() {
             return Ok(());
@@ -63,7 +66,7 @@ impl Engine {
 
     /// Removes a session with all its data, unless the session is needed or was used after `last_used`. Returns true if
     /// the session was removed.
-    async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+    async fn remove(&self, id: SessionId, last_used: Option<Timestamp>) -> Result<bool> {
         // If this future is cancelled, the hold is dropped and the sessions can be found again.
         let hold = Arc::new(());
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
@@ -90,7 +93,7 @@ impl Engine {
         id: SessionId,
         last_used: Option<Timestamp>,
         hold: &Arc<()>,
-    ) -> Result<Option<Vec<SessionId>>, EngineError> {
+    ) -> Result<Option<Vec<SessionId>>> {
         if !self.retire_one(id, last_used, hold).await? {
             return Ok(None);
         }
@@ -104,12 +107,7 @@ impl Engine {
         Ok(Some(family))
     }
 
-    async fn retire_one(
-        &self,
-        id: SessionId,
-        last_used: Option<Timestamp>,
-        hold: &Arc<()>,
-    ) -> Result<bool, EngineError> {
+    async fn retire_one(&self, id: SessionId, last_used: Option<Timestamp>, hold: &Arc<()>) -> Result<bool> {
         let mut retired = self.session(id).await?.retire(Arc::downgrade(hold), last_used).await;
         for _ in 0..MAX_TRIES {
             if !retired.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown) {
@@ -127,11 +125,181 @@ impl Engine {
             retired => retired,
         }
     }
+
+    /// Removes unused data of a session and records the removal in the session's history. Returns `None`, without
+    /// removing anything, if the session is in use, waits for an answer, or is pinned.
+    ///
+    /// # Errors
+    /// Fails if there is no such session, or the journal or the files cannot be read or written.
+    pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>> {
+        if self.registry.live(id).await?.is_some() {
+            return Ok(None);
+        }
+        if !order.undo {
+            // Most sessions have nothing to clean, and are not loaded for this check.
+            let found = self.shared.ports.workspaces.clean(id, order.areas.clone(), true).await?;
+            if found.is_empty() {
+                return Ok(Some(SessionCleaned::default()));
+            }
+        }
+        self.session(id).await?.clean(order).await
+    }
+
+    /// Deletes a session like [`Self::delete_session`], unless the session is in use, waiting or pinned, or it or a
+    /// subagent was used after `last_used`. Returns true if the session was deleted or, in a trial, would be.
+    ///
+    /// # Errors
+    /// Same as [`Self::delete_session`].
+    pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool> {
+        // Most sessions that stay are ruled out without loading them. The actors of the remaining sessions decide.
+        let store = &self.shared.ports.store;
+        let Some(stored) = store.session(id).await? else { return Ok(false) };
+        let is_needed = stored.settings.pinned || stored.open_turn.is_some() || !stored.queue.is_empty();
+        let may_expire = !is_needed
+            && stored.summary.updated_at <= last_used
+            && self.registry.live(id).await?.is_none()
+            && store.pending_interrupts(Some(id)).await?.is_empty();
+        Ok(may_expire && (trial || self.remove(id, Some(last_used)).await?))
+    }
+
+    /// Removes leftovers of interrupted removals. A trial only counts them.
+    ///
+    /// # Errors
+    /// Fails if the files cannot be read or removed.
+    pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved> {
+        if !trial {
+            if let Err(error) = self.settle_worktrees().await {
+                tracing::warn!(hint = error.hint(), "could not clean up worktrees: {error}");
+            }
+            self.finish_removals().await?;
+        }
+        Ok(self.shared.ports.workspaces.clean_leftovers(trial).await?)
+    }
+
+    /// Lists all worktrees, sorted by name.
+    ///
+    /// # Errors
+    /// Fails if the worktrees or the journal cannot be read.
+    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>> {
+        let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for worktree in worktrees.known().await? {
+            let is_orphan = self.shared.ports.store.session(worktree.session).await?.is_none();
+            match worktrees.report(worktree.name).await {
+                Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
+                // The worktree was removed in the meantime.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the diff of a worktree against its merge base with the main worktree. `named` is the name of the
+    /// worktree or a session.
+    ///
+    /// # Errors
+    /// Fails if there is no such worktree, or git fails.
+    pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff> {
+        let worktree = self.worktree(named).await?;
+        Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
+    }
+
+    /// Merges a worktree atomically into the branch checked out in its main worktree.
+    ///
+    /// # Errors
+    /// Fails with kind `Busy` while a turn is open in the worktree or in the main worktree, and with kind `Conflict` if
+    /// files cannot be merged or have changes in the main worktree.
+    pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied> {
+        let worktree = self.worktree(named).await?;
+        let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
+        let KnownWorktree { name, session, .. } = worktree;
+        let title = self.summary(session).await?.map(|summary| summary.title).unwrap_or_default();
+        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TITLE).collect();
+        let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
+        let message = format!("{subject}\n\nMade in the worktree {name} by the agentd session {session}.");
+        Ok(worktrees_port(&self.shared.ports)?.apply(name, message).await?)
+    }
+
+    /// Removes a worktree and its branch, and returns its name.
+    ///
+    /// # Errors
+    /// Fails with kind `Busy` while a turn is open in the worktree, and with kind `Conflict` if the worktree has
+    /// unmerged changes, unless `force` is set.
+    pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String> {
+        let worktree = self.worktree(named).await?;
+        let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
+        worktrees_port(&self.shared.ports)?.remove(worktree.name.clone(), force).await?;
+        Ok(worktree.name)
+    }
+
+    /// Finishes operations that were interrupted because the daemon stopped, and removes unchanged worktrees whose
+    /// sessions are gone.
+    ///
+    /// # Errors
+    /// Fails if the worktrees or the journal cannot be read.
+    pub async fn settle_worktrees(&self) -> Result<()> {
+        let ports = &self.shared.ports;
+        let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(()) };
+        let all = worktrees.known().await?;
+        if all.is_empty() {
+            return Ok(());
+        }
+        worktrees.clean_up().await?;
+        for KnownWorktree { session, .. } in all {
+            // A worktree of a session that is being created is not an orphan.
+            if self.live_session(session).await?.is_none() && ports.store.session(session).await?.is_none() {
+                release_worktrees(ports, session).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds a worktree by its name, or by a session that works in it.
+    async fn worktree(&self, named: &str) -> Result<KnownWorktree> {
+        let all = worktrees_port(&self.shared.ports)?.known().await?;
+        let unknown = || {
+            let message = format!("no such worktree: {named:?}");
+            EngineError::not_found(message, "list all with `agentctl worktree list`")
+        };
+        let of_gone = |gone: SessionId| all.iter().find(|known| known.session == gone);
+        let found = all.iter().find(|known| known.name == named).or_else(|| of_gone(named.parse().ok()?));
+        if let Some(found) = found {
+            return Ok(found.clone());
+        }
+        let session = match self.find_session(named).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
+            found => found?,
+        };
+        let stored = self.shared.ports.store.session(session).await?;
+        let own = stored.and_then(|stored| stored.settings.worktree).map(|worktree| worktree.name);
+        let is_own = |known: &&KnownWorktree| own.as_ref().map_or(known.session == session, |own| *own == known.name);
+        all.iter().find(is_own).cloned().ok_or_else(unknown)
+    }
+
+    /// Closes folders, so that no turn can begin in these folders. Fails if a session that can change files in them has
+    /// an open or queued turn.
+    async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure> {
+        // The folders are closed before the check, so that no turn can begin after the check.
+        let closed = self.shared.closed.close(folders.clone());
+        let sessions_using = sessions_using(&self.shared.ports, &folders).await?;
+        for id in sessions_using.into_iter().chain([worktree.session]) {
+            let Some(live) = self.live_session(id).await? else { continue };
+            if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
+                let message = format!(
+                    "a turn is running in session {id}, in the worktree {} or its main worktree",
+                    worktree.name
+                );
+                return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
+            }
+        }
+        Ok(closed)
+    }
 }
 
 /// Removes the files of hidden sessions and records the removal in the journal. If one removal fails, the others
 /// continue.
-async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), EngineError> {
+async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<()> {
     let (mut gone, mut failed) = (Vec::new(), None);
     // Subagents first, because their worktrees may be based on the parent's worktree.
     for id in sessions.into_iter().rev() {
@@ -155,181 +323,4 @@ async fn remove_files(ports: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         tracing::warn!("could not record the removal of files of deleted sessions: {error}");
     }
     failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
-impl Engine {
-    /// Removes unused data of a session and records the removal in the session's history. Returns `None`, without
-    /// removing anything, if the session is in use, waits for an answer, or is pinned.
-    ///
-    /// # Errors
-    /// Fails if there is no such session, or the journal or the files cannot be read or written.
-    pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
-        if self.registry.live(id).await?.is_some() {
-            return Ok(None);
-        }
-        if !order.undo {
-            // Most sessions have nothing to clean, and are not loaded for this check.
-            let found = self.shared.ports.workspaces.clean(id, order.areas.clone(), true).await?;
-            if found.is_empty() {
-                return Ok(Some(SessionCleaned::default()));
-            }
-        }
-        self.session(id).await?.clean(order).await
-    }
-
-    /// Deletes a session like [`Self::delete_session`], unless the session is in use, waiting or pinned, or it or a
-    /// subagent was used after `last_used`. Returns true if the session was deleted or, in a trial, would be.
-    ///
-    /// # Errors
-    /// Same as [`Self::delete_session`].
-    pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool, EngineError> {
-        // Most sessions that stay are ruled out without loading them. The actors of the remaining sessions decide.
-        let store = &self.shared.ports.store;
-        let Some(stored) = store.session(id).await? else { return Ok(false) };
-        let is_needed = stored.settings.pinned || stored.open_turn.is_some() || !stored.queue.is_empty();
-        let may_expire = !is_needed
-            && stored.summary.updated_at <= last_used
-            && self.registry.live(id).await?.is_none()
-            && store.pending_interrupts(Some(id)).await?.is_empty();
-        Ok(may_expire && (trial || self.remove(id, Some(last_used)).await?))
-    }
-
-    /// Removes leftovers of interrupted removals. A trial only counts them.
-    ///
-    /// # Errors
-    /// Fails if the files cannot be read or removed.
-    pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
-        if !trial {
-            if let Err(error) = self.settle_worktrees().await {
-                tracing::warn!(hint = error.hint(), "could not clean up worktrees: {error}");
-            }
-            self.finish_removals().await?;
-        }
-        Ok(self.shared.ports.workspaces.clean_leftovers(trial).await?)
-    }
-}
-
-/// Maximum length of a session title in a commit message, in characters.
-const MAX_TITLE: usize = 60;
-
-impl Engine {
-    /// Lists all worktrees, sorted by name.
-    ///
-    /// # Errors
-    /// Fails if the worktrees or the journal cannot be read.
-    pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
-        let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
-        let mut all = Vec::new();
-        for worktree in worktrees.known().await? {
-            let is_orphan = self.shared.ports.store.session(worktree.session).await?.is_none();
-            match worktrees.report(worktree.name).await {
-                Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
-                // The worktree was removed in the meantime.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(all)
-    }
-
-    /// Returns the diff of a worktree against its merge base with the main worktree. `named` is the name of the
-    /// worktree or a session.
-    ///
-    /// # Errors
-    /// Fails if there is no such worktree, or git fails.
-    pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
-        let worktree = self.worktree(named).await?;
-        Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
-    }
-
-    /// Merges a worktree atomically into the branch checked out in its main worktree.
-    ///
-    /// # Errors
-    /// Fails with kind `Busy` while a turn is open in the worktree or in the main worktree, and with kind `Conflict` if
-    /// files cannot be merged or have changes in the main worktree.
-    pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
-        let worktree = self.worktree(named).await?;
-        let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
-        let KnownWorktree { name, session, .. } = worktree;
-        let title = self.summary(session).await?.map(|summary| summary.title).unwrap_or_default();
-        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TITLE).collect();
-        let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
-        let message = format!("{subject}\n\nMade in the worktree {name} by the agentd session {session}.");
-        Ok(worktrees_port(&self.shared.ports)?.apply(name, message).await?)
-    }
-
-    /// Removes a worktree and its branch, and returns its name.
-    ///
-    /// # Errors
-    /// Fails with kind `Busy` while a turn is open in the worktree, and with kind `Conflict` if the worktree has
-    /// unmerged changes, unless `force` is set.
-    pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
-        let worktree = self.worktree(named).await?;
-        let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
-        worktrees_port(&self.shared.ports)?.remove(worktree.name.clone(), force).await?;
-        Ok(worktree.name)
-    }
-
-    /// Finishes operations that were interrupted because the daemon stopped, and removes unchanged worktrees whose
-    /// sessions are gone.
-    ///
-    /// # Errors
-    /// Fails if the worktrees or the journal cannot be read.
-    pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
-        let ports = &self.shared.ports;
-        let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(()) };
-        let all = worktrees.known().await?;
-        if all.is_empty() {
-            return Ok(());
-        }
-        worktrees.clean_up().await?;
-        for KnownWorktree { session, .. } in all {
-            // A worktree of a session that is being created is not an orphan.
-            if self.live_session(session).await?.is_none() && ports.store.session(session).await?.is_none() {
-                release_worktrees(ports, session).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds a worktree by its name, or by a session that works in it.
-    async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
-        let all = worktrees_port(&self.shared.ports)?.known().await?;
-        let unknown = || {
-            let message = format!("no such worktree: {named:?}");
-            EngineError::not_found(message, "list all with `agentctl worktree list`")
-        };
-        let of_gone = |gone: SessionId| all.iter().find(|known| known.session == gone);
-        let found = all.iter().find(|known| known.name == named).or_else(|| of_gone(named.parse().ok()?));
-        if let Some(found) = found {
-            return Ok(found.clone());
-        }
-        let session = match self.find_session(named).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
-            found => found?,
-        };
-        let stored = self.shared.ports.store.session(session).await?;
-        let own = stored.and_then(|stored| stored.settings.worktree).map(|worktree| worktree.name);
-        let is_own = |known: &&KnownWorktree| own.as_ref().map_or(known.session == session, |own| *own == known.name);
-        all.iter().find(is_own).cloned().ok_or_else(unknown)
-    }
-
-    /// Closes folders, so that no turn can begin in these folders. Fails if a session that can change files in them has
-    /// an open or queued turn.
-    async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
-        // The folders are closed before the check, so that no turn can begin after the check.
-        let closed = self.shared.closed.close(folders.clone());
-        let sessions_using = sessions_using(&self.shared.ports, &folders).await?;
-        for id in sessions_using.into_iter().chain([worktree.session]) {
-            let Some(live) = self.live_session(id).await? else { continue };
-            if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
-                let message = format!(
-                    "a turn is running in session {id}, in the worktree {} or its main worktree",
-                    worktree.name
-                );
-                return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
-            }
-        }
-        Ok(closed)
-    }
 }

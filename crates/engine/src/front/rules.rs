@@ -24,7 +24,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents, error::EngineError, front::Engine, grants::unknown_grant, links::check_preview_size,
+    agents,
+    error::{EngineError, Result},
+    front::Engine,
+    grants::unknown_grant,
+    links::check_preview_size,
     session::turns::interrupts::denied_edit_error,
 };
 
@@ -36,7 +40,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session or the journal cannot be read.
-    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>, EngineError> {
+    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>> {
         let store = &self.shared.ports.store;
         let mut grants: Vec<ScopedGrant> =
             store.grants().await?.into_iter().map(|grant| ScopedGrant { session_id: None, grant }).collect();
@@ -54,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the rule is invalid, there is no such session, or the audit log or the journal cannot be written.
-    pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<(), EngineError> {
+    pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<()> {
         let rule = rule.trim().to_owned();
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
@@ -82,12 +86,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such grant, or the journal cannot be written.
-    pub async fn revoke_grant(
-        &self,
-        session: Option<SessionId>,
-        rule: String,
-        client: String,
-    ) -> Result<(), EngineError> {
+    pub async fn revoke_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<()> {
         let by = AnsweredBy::Client(client);
         let fact = AuditFact::GrantRevoked { rule: rule.clone(), scope: scope(session), by };
         match session {
@@ -110,7 +109,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such folder, or it cannot be read.
-    pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
+    pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport> {
         let report = self.projects()?.show(project).await?;
         Ok(self.with_agent_problems(report))
     }
@@ -119,12 +118,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the hash differs, there is nothing to trust, or the audit log or the trust cannot be stored.
-    pub async fn trust_project(
-        &self,
-        project: PathBuf,
-        hash: String,
-        client: String,
-    ) -> Result<ProjectReport, EngineError> {
+    pub async fn trust_project(&self, project: PathBuf, hash: String, client: String) -> Result<ProjectReport> {
         let projects = self.projects()?;
         let now = projects.show(project.clone()).await?;
         if !now.hash.is_empty() && now.hash == hash {
@@ -144,7 +138,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the project is not trusted, or the change cannot be stored.
-    pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport, EngineError> {
+    pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport> {
         let report = self.projects()?.distrust(project).await?;
         let project = report.path.display().to_string();
         let fact = AuditFact::ProjectDistrusted { project, by: client_of(&client) };
@@ -153,7 +147,7 @@ impl Engine {
         Ok(self.with_agent_problems(report))
     }
 
-    fn projects(&self) -> Result<&dyn Projects, EngineError> {
+    fn projects(&self) -> Result<&dyn Projects> {
         self.shared.ports.workspaces.projects().ok_or_else(|| {
             EngineError::new(ErrorKind::Configuration, "this daemon does not store trust in projects")
                 .with_hint("start it normally")
@@ -185,6 +179,143 @@ impl Engine {
             }
         }
         report
+    }
+
+    /// Creates the dry run context of a session, or of a new session without a project.
+    ///
+    /// # Errors
+    /// Fails if there is no such session, or the journal cannot be read.
+    pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject> {
+        let grants = self.shared.permanent_grants.now();
+        let others = Arc::new(self.shared.catalog().owners());
+        let unheld = !self.shared.ports.toolbox.can_enforce_read_only().await;
+        let contained = self.shared.ports.toolbox.can_contain_commands().await;
+        let at =
+            DryRunSubject { settings: self.session_defaults(), workspace: None, grants, others, unheld, contained };
+        let Some(id) = session else { return Ok(at) };
+        let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
+        let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
+        // `locate` creates nothing, because this is only a query. If the project is gone, no rule covers its files, but
+        // the session's settings and grants still apply.
+        let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
+            Ok(workspace) => Some(Arc::new(workspace)),
+            Err(error) => {
+                tracing::debug!(session = %id, "judging calls without the session's folders: {error}");
+                None
+            }
+        };
+        Ok(DryRunSubject { settings, workspace, ..at })
+    }
+
+    /// Resolves the files of a call in this context.
+    pub async fn look_up(&self, at: &DryRunSubject, tool: &ToolSpec, arguments: &str) -> LookedUp {
+        let Some(workspace) = at.workspace.clone() else { return LookedUp::default() };
+        let call = call(tool, arguments);
+        self.look_up_in(&self.context_of(&call, SessionId::generate(), workspace), &call).await
+    }
+
+    async fn look_up_in(&self, context: &ToolContext, call: &ToolCall) -> LookedUp {
+        let toolbox = &self.shared.ports.toolbox;
+        LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
+    }
+
+    /// Resolves aliases in a call's arguments, as the engine does before it judges a model's call.
+    pub fn adapted_arguments(&self, tool: &ToolSpec, arguments: String) -> String {
+        let call = call(tool, &arguments);
+        self.shared.ports.toolbox.adapt(&call).map_or(arguments, |adapted| adapted.arguments)
+    }
+
+    /// Previews the question for a pending call with other arguments, including the risk and the effect. Nothing runs,
+    /// and nothing is answered.
+    ///
+    /// # Errors
+    /// Fails if no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or
+    /// its effect is too large to be shown.
+    pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask> {
+        let pending_question = self.shared.ports.store.interrupt(id).await?;
+        let pending_question = pending_question.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
+        let is_plan = pending_question.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
+        let Some(Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. }) = pending_question else {
+            let hint = "list pending questions with `agentctl interrupts`";
+            return Err(EngineError::not_found(format!("no pending approval {id}"), hint));
+        };
+        if !args.is_object() || !is_shallow(&args) {
+            let message = "the edited arguments are not a JSON object, or are nested too deeply";
+            return Err(EngineError::new(ErrorKind::InvalidInput, message));
+        }
+        if is_plan {
+            let plan = args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty());
+            let refused = || EngineError::invalid("the edited plan is empty", r#"edit it as {"plan": "1. …"}"#);
+            return plan.map(Ask::of_plan).ok_or_else(refused);
+        }
+        let spec = self.tool(&tool)?;
+        let (_, SessionTree { workspace, state }) = self.session(session_id).await?.tree().await?;
+        let at =
+            DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.dry_run_subject(Some(session_id)).await? };
+        let call = call(&spec, &args.to_string());
+        let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
+        let toolbox = &self.shared.ports.toolbox;
+        let looked_up = self.look_up_in(&context, &call).await;
+        let explanation = at.judge(&self.shared.config().policy, &spec, &call.arguments, &looked_up);
+        let reason = match &explanation.verdict {
+            Verdict::Deny { reason } => return Err(denied_edit_error(reason)),
+            Verdict::Ask { reason, .. } => reason.clone(),
+            Verdict::Allow => String::new(),
+        };
+        // For the engine's own tools, the arguments already show the effect.
+        let has_preview = toolbox.specs().iter().any(|known| known.name == spec.name);
+        let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
+        let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
+        let preview = shown.and_then(check_preview_size).map_err(|output| {
+            let hint = "the question is still pending: edit it differently, approve it unchanged, or reject it";
+            EngineError::invalid(format!("the call would fail with these arguments: {}", output.text), hint)
+        })?;
+        Ok(Ask::Approval {
+            tool,
+            args,
+            risk: explanation.verdict.risk(),
+            reason,
+            preview,
+            layer: Some(explanation.layer),
+            rule: Some(explanation.rule),
+            grants: Vec::new(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        })
+    }
+
+    /// Returns the tool context of a call that is not executed.
+    fn context_of(&self, call: &ToolCall, session_id: SessionId, workspace: Arc<Workspace>) -> ToolContext {
+        ToolContext {
+            session_id,
+            turn_id: TurnId::generate(),
+            call_id: call.call_id.clone(),
+            workspace,
+            state_files: Arc::default(),
+            client_files: None,
+            reading: Default::default(),
+            environment: Arc::default(),
+            progress: Default::default(),
+            person: Default::default(),
+            sampler: Default::default(),
+            stands_for: None,
+            confinement: Confinement::Usual,
+            guarded: Default::default(),
+            closed: Arc::default(),
+            now: self.shared.ports.clock.now(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// Finds a tool by its name.
+    ///
+    /// # Errors
+    /// Fails if there is no such tool.
+    pub fn tool(&self, name: &str) -> Result<ToolSpec> {
+        let hint = "list all tools with `agentctl tools`; put a command line after `--`";
+        let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
+        self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }
 }
 
@@ -237,148 +368,6 @@ impl DryRunSubject {
             held: !self.unheld,
             contained: self.contained,
         })
-    }
-}
-
-impl Engine {
-    /// Creates the dry run context of a session, or of a new session without a project.
-    ///
-    /// # Errors
-    /// Fails if there is no such session, or the journal cannot be read.
-    pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
-        let grants = self.shared.permanent_grants.now();
-        let others = Arc::new(self.shared.catalog().owners());
-        let unheld = !self.shared.ports.toolbox.can_enforce_read_only().await;
-        let contained = self.shared.ports.toolbox.can_contain_commands().await;
-        let at =
-            DryRunSubject { settings: self.session_defaults(), workspace: None, grants, others, unheld, contained };
-        let Some(id) = session else { return Ok(at) };
-        let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
-        let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
-        // `locate` creates nothing, because this is only a query. If the project is gone, no rule covers its files, but
-        // the session's settings and grants still apply.
-        let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
-            Ok(workspace) => Some(Arc::new(workspace)),
-            Err(error) => {
-                tracing::debug!(session = %id, "judging calls without the session's folders: {error}");
-                None
-            }
-        };
-        Ok(DryRunSubject { settings, workspace, ..at })
-    }
-
-    /// Resolves the files of a call in this context.
-    pub async fn look_up(&self, at: &DryRunSubject, tool: &ToolSpec, arguments: &str) -> LookedUp {
-        let Some(workspace) = at.workspace.clone() else { return LookedUp::default() };
-        let call = call(tool, arguments);
-        self.look_up_in(&self.context_of(&call, SessionId::generate(), workspace), &call).await
-    }
-
-    async fn look_up_in(&self, context: &ToolContext, call: &ToolCall) -> LookedUp {
-        let toolbox = &self.shared.ports.toolbox;
-        LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
-    }
-
-    /// Resolves aliases in a call's arguments, as the engine does before it judges a model's call.
-    pub fn adapted_arguments(&self, tool: &ToolSpec, arguments: String) -> String {
-        let call = call(tool, &arguments);
-        self.shared.ports.toolbox.adapt(&call).map_or(arguments, |adapted| adapted.arguments)
-    }
-
-    /// Previews the question for a pending call with other arguments, including the risk and the effect. Nothing runs,
-    /// and nothing is answered.
-    ///
-    /// # Errors
-    /// Fails if no approval with this ID is pending, the rules deny these arguments, the call would fail with them, or
-    /// its effect is too large to be shown.
-    pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
-        let pending_question = self.shared.ports.store.interrupt(id).await?;
-        let pending_question = pending_question.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
-        let is_plan = pending_question.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
-        let Some(Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. }) = pending_question else {
-            let hint = "list pending questions with `agentctl interrupts`";
-            return Err(EngineError::not_found(format!("no pending approval {id}"), hint));
-        };
-        if !args.is_object() || !is_shallow(&args) {
-            let message = "the edited arguments are not a JSON object, or are nested too deeply";
-            return Err(EngineError::new(ErrorKind::InvalidInput, message));
-        }
-        if is_plan {
-            let plan = args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty());
-            let refused = || EngineError::invalid("the edited plan is empty", r#"edit it as {"plan": "1. …"}"#);
-            return plan.map(Ask::of_plan).ok_or_else(refused);
-        }
-        let spec = self.tool(&tool)?;
-        let (_, SessionTree { workspace, state }) = self.session(session_id).await?.tree().await?;
-        let at =
-            DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.dry_run_subject(Some(session_id)).await? };
-        let call = call(&spec, &args.to_string());
-        let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
-        let toolbox = &self.shared.ports.toolbox;
-        let looked_up = self.look_up_in(&context, &call).await;
-        let explanation = at.judge(&self.shared.config().policy, &spec, &call.arguments, &looked_up);
-        let reason = match &explanation.verdict {
-            Verdict::Deny { reason } => return Err(denied_edit_error(reason)),
-            Verdict::Ask { reason, .. } => reason.clone(),
-            Verdict::Allow => String::new(),
-        };
-        // For the engine's own tools, the arguments already show the effect.
-        let has_preview = toolbox.specs().iter().any(|known| known.name == spec.name);
-        let shown = if has_preview { toolbox.preview(&context, &call).await } else { Ok(None) };
-        let shown = shown.map(|shown| shown.or_else(|| looked_up.followed.map(|followed| followed.to_string())));
-        let preview = shown.and_then(check_preview_size).map_err(|output| {
-            EngineError::new(
-                ErrorKind::InvalidInput,
-                format!("the call would fail with these arguments: {}", output.text),
-            )
-            .with_hint("the question is still pending: edit it differently, approve it unchanged, or reject it")
-        })?;
-        Ok(Ask::Approval {
-            tool,
-            args,
-            risk: explanation.verdict.risk(),
-            reason,
-            preview,
-            layer: Some(explanation.layer),
-            rule: Some(explanation.rule),
-            grants: Vec::new(),
-            wider: Vec::new(),
-            for_good: Vec::new(),
-            owner: None,
-        })
-    }
-
-    /// Returns the tool context of a call that is not executed.
-    fn context_of(&self, call: &ToolCall, session_id: SessionId, workspace: Arc<Workspace>) -> ToolContext {
-        ToolContext {
-            session_id,
-            turn_id: TurnId::generate(),
-            call_id: call.call_id.clone(),
-            workspace,
-            state_files: Arc::default(),
-            client_files: None,
-            reading: Default::default(),
-            environment: Arc::default(),
-            progress: Default::default(),
-            person: Default::default(),
-            sampler: Default::default(),
-            stands_for: None,
-            confinement: Confinement::Usual,
-            guarded: Default::default(),
-            closed: Arc::default(),
-            now: self.shared.ports.clock.now(),
-            cancel: CancellationToken::new(),
-        }
-    }
-
-    /// Finds a tool by its name.
-    ///
-    /// # Errors
-    /// Fails if there is no such tool.
-    pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
-        let hint = "list all tools with `agentctl tools`; put a command line after `--`";
-        let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
-        self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }
 }
 

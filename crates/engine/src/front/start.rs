@@ -18,7 +18,7 @@ use crate::{
     attachments,
     client::TurnStart,
     config::Ports,
-    error::EngineError,
+    error::{EngineError, Result},
     front::Engine,
     session::{
         SessionHandle, StartedTurn,
@@ -49,7 +49,7 @@ impl Engine {
         settings: SessionSettings,
         start: impl Into<TurnStart>,
         parts: CheckedParts,
-    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
+    ) -> Result<(SessionHandle, StartedTurn)> {
         let mut start = start.into();
         let (id, settings) = self.prepare_session(settings, &start.start.client).await?;
         let mounts = settings.mounts();
@@ -82,7 +82,7 @@ impl Engine {
         &self,
         settings: SessionSettings,
         client: &str,
-    ) -> Result<(SessionId, SessionSettings), EngineError> {
+    ) -> Result<(SessionId, SessionSettings)> {
         let parts = &self.shared.ports;
         let settings = with_checked_model(&*parts.models, settings)?;
         let project = Mounts::from(settings.project.clone());
@@ -103,7 +103,7 @@ impl Engine {
         session: &SessionHandle,
         start: impl Into<TurnStart>,
         parts: CheckedParts,
-    ) -> Result<StartedTurn, EngineError> {
+    ) -> Result<StartedTurn> {
         let mut start = start.into();
         if parts.0.is_empty() {
             return session.start_turn(start).await;
@@ -154,7 +154,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there are too many parts, or if a part is empty, too large, or an invalid picture.
-    pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts, EngineError> {
+    pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts> {
         if parts.len() > MAX_INPUT_PARTS {
             let message =
                 format!("the input has {} parts besides its text; at most {MAX_INPUT_PARTS} are allowed", parts.len());
@@ -182,7 +182,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the picture is empty, too large, of an unsupported type, damaged, or not a picture.
-    pub async fn check_picture(&self, label: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
+    pub async fn check_picture(&self, label: &str, picture: PictureData) -> Result<CheckedPicture> {
         let PictureData { name, media_type, content } = picture;
         let supported = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
         let Some((_, ending)) = supported else {
@@ -197,7 +197,7 @@ impl Engine {
         Ok(CheckedPicture { name, content, prepared })
     }
 
-    async fn prepare_picture(&self, label: &str, content: &[u8]) -> Result<PreparedPicture, EngineError> {
+    async fn prepare_picture(&self, label: &str, content: &[u8]) -> Result<PreparedPicture> {
         let Some(pictures) = &self.shared.ports.pictures else {
             let message = format!("{label} is a picture, and this daemon was built without picture support");
             return Err(EngineError::new(ErrorKind::Configuration, message)
@@ -218,12 +218,7 @@ impl Engine {
     }
 
     /// Stores the parts in the session's files, appending each to `kept`.
-    async fn store_parts(
-        &self,
-        session: SessionId,
-        parts: CheckedParts,
-        stored: &mut Vec<AttachedPart>,
-    ) -> Result<(), EngineError> {
+    async fn store_parts(&self, session: SessionId, parts: CheckedParts, stored: &mut Vec<AttachedPart>) -> Result<()> {
         let workspaces = &self.shared.ports.workspaces;
         for part in parts.0 {
             stored.push(match part {
@@ -249,7 +244,7 @@ impl CheckedPart {
     }
 }
 
-fn check_file(label: &str, name: &str, content: &[u8]) -> Result<(), EngineError> {
+fn check_file(label: &str, name: &str, content: &[u8]) -> Result<()> {
     if name.trim().is_empty() {
         return Err(EngineError::invalid(format!("{label} is a file without a name"), "name it"));
     }
@@ -263,7 +258,7 @@ fn check_file(label: &str, name: &str, content: &[u8]) -> Result<(), EngineError
     Ok(())
 }
 
-fn check_selection(label: &str, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
+fn check_selection(label: &str, Selection { uri, lines, text }: &Selection) -> Result<()> {
     if uri.trim().is_empty() {
         let hint = "set `uri` to its path or address";
         return Err(EngineError::invalid(format!("{label} is a selection without a `uri`"), hint));

@@ -11,4 +11,4 @@ pub(crate) mod results;
 pub(crate) mod standard;
 pub(crate) mod tools;
 
-pub(crate) use crate::links::{gates::audit::check_preview_size, results::undo::NAME as UNDO_PATCH};
+pub(crate) use crate::links::{gates::audit::check_preview_size, history::repair, results::undo::NAME as UNDO_PATCH};

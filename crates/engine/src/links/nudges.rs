@@ -16,7 +16,6 @@ use agentd_core::{
     session::{SessionMode, Todo, TodoStatus},
     tool::{FollowedLink, ToolCall, ToolOutput},
 };
-use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -55,7 +54,7 @@ impl Link for StructuredAnswer {
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             let (Some(form), Phase::Working, Some(answer)) = (&context.answer_form, state.phase, &state.answer) else {
                 return Ok(());
             };
@@ -68,8 +67,7 @@ impl Link for StructuredAnswer {
                 Err(reasons) => state.record_problem(Some(Problem::WrongForm { reasons }), false),
             }
             Ok(())
-        }
-        .boxed()
+        })
     }
 }
 
@@ -77,12 +75,9 @@ pub(crate) struct AskAgain;
 
 impl Link for AskAgain {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             // Results come first, because the notice must follow them.
-            if !matches!(state.phase, Phase::Working | Phase::Planning)
-                || !state.pending_calls.is_empty()
-                || state.answer.is_some()
-            {
+            if !state.asks_model() {
                 return Ok(());
             }
             let written = state.answer_tokens;
@@ -93,8 +88,7 @@ impl Link for AskAgain {
                 context.recorder.warn(code, message).await?;
             }
             context.append_notice(state, ItemBody::advice(notice)).await
-        }
-        .boxed()
+        })
     }
 }
 
@@ -189,7 +183,7 @@ pub(crate) struct OpenTodos;
 
 impl Link for OpenTodos {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             let ends = state.phase == Phase::Working && state.pending_calls.is_empty();
             let Some(answer) = state.answer.as_deref().filter(|_| ends) else { return Ok(()) };
             let open = open(&state.todos);
@@ -215,8 +209,7 @@ impl Link for OpenTodos {
             // A new answer is appended to the previous one, unless the model continues with calls.
             state.ask_for_more(context.answer_form.is_some());
             Ok(())
-        }
-        .boxed()
+        })
     }
 }
 
@@ -264,15 +257,12 @@ pub(crate) struct Repetition;
 
 impl Link for Repetition {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        let asks = matches!(state.phase, Phase::Working | Phase::Planning)
-            && state.pending_calls.is_empty()
-            && state.answer.is_none();
         let repeated = state.rounds.repeated();
         let (is_due, is_endless) = (repeated >= WARN_AFTER && !state.rounds.is_warned, repeated >= END_AFTER);
-        if !asks || !(is_due || is_endless) {
+        if !state.asks_model() || !(is_due || is_endless) {
             return done(());
         }
-        async move {
+        Box::pin(async move {
             let tool = state.rounds.tool.clone();
             let (code, times, end) =
                 if is_endless { ("loop", END_AFTER, "; the turn ends") } else { ("repeated_call", WARN_AFTER, "") };
@@ -293,8 +283,7 @@ impl Link for Repetition {
                 context.append_notice(state, notice).await?;
             }
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
@@ -304,7 +293,7 @@ impl Link for Repetition {
         {
             return next.run(call);
         }
-        async move {
+        Box::pin(async move {
             let mut output = next.run(call).await?;
             if output.error.is_none() && output.text.len() > MIN_BYTES && is_shown_above(call, &output.text) {
                 let result_fingerprint = fingerprint(&output.text);
@@ -312,8 +301,7 @@ impl Link for Repetition {
                 output.text = UNCHANGED.to_owned();
             }
             Ok(output)
-        }
-        .boxed()
+        })
     }
 }
 

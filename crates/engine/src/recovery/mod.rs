@@ -19,7 +19,7 @@ use agentd_core::{
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
-    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    tool::{ToolCall, ToolErrorCode, ToolResult},
     usage::Usage,
 };
 
@@ -264,9 +264,16 @@ fn close_cut_off_items(
             }
             Some(SubagentStatus::Ended(ended)) => {
                 delegated_usage = Some(ended.delegated.usage).filter(|usage| *usage != Usage::default());
-                let item = with_outcome(item, &ended.output);
-                let is_outcome = matches!(&item.body, ItemBody::ToolResult(result) if is_outcome(result));
-                (item, if is_outcome { ItemStatus::Done } else { ItemStatus::Unknown })
+                let (mut item, mut status) = (item, ItemStatus::Unknown);
+                if let ItemBody::ToolResult(result) = &mut item.body {
+                    result.text.clone_from(&ended.output.text);
+                    result.error = ended.output.error;
+                    result.files.clone_from(&ended.output.files);
+                    if is_outcome(result) {
+                        status = ItemStatus::Done;
+                    }
+                }
+                (item, status)
             }
             None => close_cut_off(&item, STOPPED_REASON),
         };
@@ -285,16 +292,6 @@ fn close_cut_off_items(
         facts.extend(delegated_usage.and_then(|usage| ledger.add_usage(usage)));
     }
     (ran, in_flight)
-}
-
-/// Returns the item with the output of a subagent.
-fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
-    if let ItemBody::ToolResult(result) = &mut item.body {
-        result.text.clone_from(&output.text);
-        result.error = output.error;
-        result.files.clone_from(&output.files);
-    }
-    item
 }
 
 /// Returns true if a result comes from a tool, as opposed to a placeholder inserted after a stop.

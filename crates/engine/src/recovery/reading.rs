@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{error::StoreError, event::Event, ids::SessionId, ports::Store};
 
-use crate::error::EngineError;
+use crate::error::Result;
 
 /// Number of events per read.
 const PAGE: usize = 1000;
@@ -16,8 +16,8 @@ pub(crate) async fn each_after(
     store: &dyn Store,
     id: SessionId,
     mut after: u64,
-    mut each: impl FnMut(Arc<Event>) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
+    mut each: impl FnMut(Arc<Event>) -> Result<()>,
+) -> Result<()> {
     loop {
         let page = store.events(id, after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::Ports,
-    error::EngineError,
+    error::Result,
     recovery::{Disposition, SubagentStatus, reading, recover},
     state_changes::ROOT,
     turn::{call_record::DelegatedWork, hooks::Subagents},
@@ -33,7 +33,7 @@ pub(crate) async fn subagent_states(
     subagents: &dyn Subagents,
     parent: SessionId,
     events: &[Arc<Event>],
-) -> Result<HashMap<CallId, SubagentStatus>, EngineError> {
+) -> Result<HashMap<CallId, SubagentStatus>> {
     let mut outcomes = HashMap::new();
     for (call_id, subagent) in delegated_calls(events) {
         let child = subagent.session_id;
@@ -65,7 +65,7 @@ fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
 }
 
 /// Returns the denials in subagents whose calls have results. The turn's own journal does not repeat them.
-pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
+pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>> {
     let active_subagents = delegated_calls(events);
     let mut denials = Vec::new();
     for event in events {
@@ -82,11 +82,7 @@ pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<
     Ok(denials)
 }
 
-async fn find_status(
-    ports: &Ports,
-    subagents: &dyn Subagents,
-    subagent: Subagent,
-) -> Result<SubagentStatus, EngineError> {
+async fn find_status(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) -> Result<SubagentStatus> {
     let Some(stored) = ports.store.session(subagent.session_id).await? else { return Ok(not_started_status()) };
     let events = events_after(ports, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
@@ -106,20 +102,13 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
     for event in events {
         work.record_event(&event.kind);
     }
-    let is_cut_off = is_open
-        || work
-            .turns
-            .last()
-            .is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
+    let is_cut = |last: &TurnResult| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+    let is_cut_off = is_open || work.turns.last().is_none_or(is_cut);
     if is_cut_off && !work.has_answered() { work.into_interrupted() } else { work.output() }
 }
 
 /// Returns the output of a subagent that ended before its call could follow it again.
-pub(crate) async fn ended_output(
-    ports: &Ports,
-    parent: SessionId,
-    subagent: Subagent,
-) -> Result<SubagentOutput, EngineError> {
+pub(crate) async fn ended_output(ports: &Ports, parent: SessionId, subagent: Subagent) -> Result<SubagentOutput> {
     let child = subagent.session_id;
     let events = events_after(ports, child, subagent.after).await?;
     let mut ended = outcome(subagent, &events, false);
@@ -150,7 +139,13 @@ pub(crate) async fn prepare_for_parent(
     mut output: ToolOutput,
 ) -> ToolOutput {
     let Some(SessionWorktree { name, branch, .. }) = own_worktree(ports, subagent, parent).await else {
-        output.files = adopt_changes(ports, subagent, parent, output.files).await;
+        // The changes can then be reverted with the parent's turn.
+        let changes = std::mem::take(&mut output.files);
+        let adopted = ports.snapshots.adopt(subagent, parent, changes.clone()).await;
+        output.files = adopted.unwrap_or_else(|error| {
+            tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
+            changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
+        });
         return output;
     };
     let note = format!(
@@ -176,26 +171,13 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
     output
 }
 
-/// Copies the changes of a subagent to its parent, so that the changes can be reverted with the parent's turn.
-async fn adopt_changes(
-    ports: &Ports,
-    subagent: SessionId,
-    parent: SessionId,
-    changes: Vec<FileChange>,
-) -> Vec<FileChange> {
-    ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
-        tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
-        changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
-    })
-}
-
 fn not_started_status() -> SubagentStatus {
     let text = "the daemon stopped before the subagent began: it did nothing; retry if still needed";
     let output = ToolOutput::error(ToolErrorCode::NotRun, text);
     SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: DelegatedWork::default() }))
 }
 
-async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
+async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>> {
     let mut events = Vec::new();
     let keep = |event| {
         events.push(event);
@@ -324,35 +306,30 @@ impl SubagentResult {
         if let (Some(reason_text), None) = (&self.lost, self.stopped) {
             return Some((Tool, format!("the outcome of the subagent is unknown: {reason_text}")));
         }
-        let details = |problem: &str| format!("{problem}; its output so far is in `result`; {CONTINUE_HINT}");
+        let stopped = |code, problem: &str| Some((code, format!("{problem}; {CONTINUE_HINT}")));
+        let unfinished = |problem: &str| stopped(Tool, &format!("{problem}; its output so far is in `result`"));
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {
-                Some((Cancelled, format!("the subagent was cancelled; its changes so far remain; {CONTINUE_HINT}")))
+                stopped(Cancelled, "the subagent was cancelled; its changes so far remain")
             }
             // The subagent could not give more detail, so its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
-            StopReason::MaxSteps => Some((Tool, details("the subagent reached its step limit"))),
-            StopReason::TimeLimit => {
-                Some((Tool, details("the turn's time limit was reached before the subagent ended")))
-            }
-            StopReason::Budget => Some((Tool, details("the turn's token budget was spent before the subagent ended"))),
-            StopReason::Loop => Some((Tool, details("the subagent repeated the same calls with the same results"))),
-            StopReason::NoAnswer => Some((Tool, details("the subagent's model gave no answer"))),
-            StopReason::Cut => Some((Tool, details("the subagent's answer was cut off"))),
-            StopReason::WrongForm => Some((Tool, details("the subagent's answer is in the wrong form"))),
-            StopReason::Filtered => Some((Tool, details("the provider withheld the subagent's answer"))),
-            StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))),
-            StopReason::Denied => {
-                Some((Tool, format!("the subagent asked a question that was not answered; {CONTINUE_HINT}")))
-            }
+            StopReason::MaxSteps => unfinished("the subagent reached its step limit"),
+            StopReason::TimeLimit => unfinished("the turn's time limit was reached before the subagent ended"),
+            StopReason::Budget => unfinished("the turn's token budget was spent before the subagent ended"),
+            StopReason::Loop => unfinished("the subagent repeated the same calls with the same results"),
+            StopReason::NoAnswer => unfinished("the subagent's model gave no answer"),
+            StopReason::Cut => unfinished("the subagent's answer was cut off"),
+            StopReason::WrongForm => unfinished("the subagent's answer is in the wrong form"),
+            StopReason::Filtered => unfinished("the provider withheld the subagent's answer"),
+            StopReason::Interrupted => stopped(UnknownOutcome, INTERRUPTED),
+            StopReason::Denied => stopped(Tool, "the subagent asked a question that was not answered"),
             StopReason::Failed => {
                 let reason_text =
                     self.turns.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
-                Some((
-                    Tool,
-                    format!("the subagent failed: {reason_text}; {CONTINUE_HINT}, or try a different approach"),
-                ))
+                let text = format!("the subagent failed: {reason_text}; {CONTINUE_HINT}, or try a different approach");
+                Some((Tool, text))
             }
         }
     }

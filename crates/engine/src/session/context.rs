@@ -65,13 +65,7 @@ impl Actor {
             add(SegmentKind::Instructions, footprint::print(&Message::System { text }), 1);
         }
         let mut sources: Vec<(&str, u64)> = Vec::new();
-        let of_memory = history.iter().flat_map(|item| match &item.body {
-            ItemBody::Notice { topic: NoticeTopic::Memory | NoticeTopic::FolderMemory, sources, .. } => {
-                sources.as_slice()
-            }
-            _ => &[],
-        });
-        for source in of_memory {
+        for source in instructions::sources(&history, &[NoticeTopic::Memory, NoticeTopic::FolderMemory]) {
             match sources.iter_mut().find(|(name, _)| *name == source.name) {
                 Some((_, bytes)) => *bytes += source.bytes,
                 None => sources.push((&source.name, source.bytes)),

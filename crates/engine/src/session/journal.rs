@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     config::Ports,
-    error::EngineError,
+    error::{EngineError, Result},
     recovery::{close_cut_off, is_input},
 };
 
@@ -53,11 +53,7 @@ impl Journal {
 
     /// Stores the facts atomically, and then publishes them. After an error, the session must be reloaded, because it
     /// is unknown whether the facts are in the journal.
-    pub(crate) async fn commit(
-        &mut self,
-        turn_id: Option<TurnId>,
-        facts: Vec<EventKind>,
-    ) -> Result<Vec<Arc<Event>>, EngineError> {
+    pub(crate) async fn commit(&mut self, turn_id: Option<TurnId>, facts: Vec<EventKind>) -> Result<Vec<Arc<Event>>> {
         if facts.is_empty() {
             return Ok(Vec::new());
         }
@@ -242,7 +238,7 @@ impl Subscription {
     /// Waits for the next event. Returns `None` if the session was closed without an error.
     ///
     /// Cancel safe: nothing is lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<Result<Arc<Event>, EngineError>> {
+    pub async fn next(&mut self) -> Option<Result<Arc<Event>>> {
         loop {
             match self.next_of_session().await? {
                 Ok(event) if self.turn.is_some() && event.turn_id != self.turn => {}
@@ -251,7 +247,7 @@ impl Subscription {
         }
     }
 
-    async fn next_of_session(&mut self) -> Option<Result<Arc<Event>, EngineError>> {
+    async fn next_of_session(&mut self) -> Option<Result<Arc<Event>>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 self.seen = event.seq;
@@ -285,7 +281,7 @@ impl Subscription {
         }
     }
 
-    async fn read_page(&mut self) -> Result<(), EngineError> {
+    async fn read_page(&mut self) -> Result<()> {
         let page = self.store.events(self.session, self.seen, PAGE).await?;
         if page.is_empty() {
             // The journal is shorter than the announced head: the session was deleted in the meantime.

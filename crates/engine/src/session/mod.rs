@@ -8,11 +8,13 @@
 //! - `turns`: starts and ends turns. `launch` spawns their tasks, also after a restart; `queue` steers, queues and
 //!   cancels turns and spills oversized inputs to files; `interrupts` raises interrupts and accepts answers.
 //! - `routing` chooses the models of a turn, `settings` changes settings.
+//! - `aside`: side questions, and the title of a new session.
 //! - `context`: the model's view of the session. `project`: the session's project, and the tools that the session
 //!   offers.
 //! - `journal`: the event writer and its readers. `undo`: reverts file changes of turns.
 
 mod actor;
+mod aside;
 mod context;
 pub(crate) mod journal;
 mod project;
@@ -24,7 +26,7 @@ mod undo;
 
 use agentd_core::error::ErrorKind;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 
 pub(crate) use crate::session::actor::wait_until;
 pub use crate::session::{
@@ -36,7 +38,7 @@ pub use crate::session::{
 ///
 /// # Errors
 /// Fails if the title is blank.
-pub(crate) fn normalise_title(title: &str) -> Result<String, EngineError> {
+pub(crate) fn normalise_title(title: &str) -> Result<String> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     if title.is_empty() {
         return Err(EngineError::new(ErrorKind::InvalidInput, "the title of a session cannot be empty"));

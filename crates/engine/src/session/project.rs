@@ -11,6 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use agentd_context::{
     system::{moved, starts_at, surroundings},
+    text::typed_part,
     toolset,
 };
 use agentd_core::{
@@ -35,7 +36,7 @@ use crate::{
     attachments::Attachment,
     catalog::{MentionedTools, ToolCatalog, ToolFinder, ToolScope},
     config::PolicyInForce,
-    error::EngineError,
+    error::Result,
     mentions::{self, KnownNames, Mentions},
     session::actor::{Actor, Fault, MapSearch},
     turn::{hooks::Reminder, read_rules, route::SlotChoice},
@@ -44,6 +45,25 @@ use crate::{
 /// Time limit for reading a project's agents. On a timeout, the turn runs without these agents.
 const AGENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time limit for reading facts and skills of a project. No answer waits for a hanging disk.
+const FACTS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Start of the notice, by which it is recognised.
+const MAP_PREFIX: &str = "A map of the code at `/project`";
+/// Time limit for drawing the map. No answer waits for an index that is being built, because a later turn gets the map.
+const MAP_TIMEOUT: Duration = Duration::from_millis(400);
+/// Number of turns that wait for the full `MAP_TIMEOUT`; later turns use only a map that is ready.
+const FULL_TRIES: u8 = 2;
+/// Time limit for getting a map that is ready.
+const READY_MAP_TIMEOUT: Duration = Duration::from_millis(50);
+/// Fraction of a context window that a map may use: one part in `WINDOW_DIVISOR`.
+const WINDOW_DIVISOR: u64 = 32;
+/// Minimum size of a useful map, in tokens.
+const MIN_TOKENS: usize = 400;
+
+/// Maximum number of tools loaded into a session by mention or search.
+const MAX_LOADED: usize = 1024;
+
 impl Actor {
     /// Returns all agents of the session, including those of its project.
     pub(crate) fn all_agents(&self) -> Arc<Agents> {
@@ -51,7 +71,7 @@ impl Actor {
     }
 
     /// Loads the agents of the session's project, if the project is trusted.
-    pub(crate) async fn load_project_agents(&mut self) -> Result<(), EngineError> {
+    pub(crate) async fn load_project_agents(&mut self) -> Result<()> {
         if self.state.settings.project.is_none() {
             self.project = ProjectAgents::default();
             return Ok(());
@@ -64,15 +84,10 @@ impl Actor {
         self.project.update(standing.unwrap_or_default(), &self.shared.config().agents);
         Ok(())
     }
-}
 
-/// Time limit for reading facts and skills of a project. No answer waits for a hanging disk.
-const FACTS_TIMEOUT: Duration = Duration::from_millis(500);
-
-impl Actor {
     /// Determines the surroundings of a turn from this client, if they are unknown. Returns a notice for the model if
     /// the surroundings differ from the instructions.
-    pub(crate) async fn find_project(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
+    pub(crate) async fn find_project(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>> {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
         let client = client.folder().map(Path::to_owned);
@@ -114,24 +129,9 @@ impl Actor {
         // A project that cannot be read gets no facts, because the facts might be wrong.
         facts.filter(|facts| workspace.project.is_none() || !facts.start.is_empty())
     }
-}
 
-/// Start of the notice, by which it is recognised.
-const MAP_PREFIX: &str = "A map of the code at `/project`";
-/// Time limit for drawing the map. No answer waits for an index that is being built, because a later turn gets the map.
-const MAP_TIMEOUT: Duration = Duration::from_millis(400);
-/// Number of turns that wait for the full `MAP_TIMEOUT`; later turns use only a map that is ready.
-const FULL_TRIES: u8 = 2;
-/// Time limit for getting a map that is ready.
-const READY_MAP_TIMEOUT: Duration = Duration::from_millis(50);
-/// Fraction of a context window that a map may use: one part in `WINDOW_DIVISOR`.
-const WINDOW_DIVISOR: u64 = 32;
-/// Minimum size of a useful map, in tokens.
-const MIN_TOKENS: usize = 400;
-
-impl Actor {
     /// Draws the map for a new turn, unless a map is already visible to its model.
-    pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>, EngineError> {
+    pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>> {
         let max = self.shared.config().map_tokens;
         let window = usize::try_from(self.shared.windows.of(model) / WINDOW_DIVISOR).unwrap_or(usize::MAX);
         let tokens = max.min(window);
@@ -170,30 +170,7 @@ impl Actor {
         let text = notice(&prefix, &shown);
         Ok((!shown.is_empty()).then(|| Reminder::new(NoticeTopic::CodeMap, text).notice()))
     }
-}
 
-/// Returns the start of the map notice for a project, by which it is recognised.
-fn map_prefix(project: &Path) -> String {
-    let name = project.file_name().unwrap_or_default().to_string_lossy();
-    let name: String = name.chars().filter(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
-    format!("{MAP_PREFIX} ({name}), ")
-}
-
-fn notice(prefix: &str, files: &[MapFile]) -> String {
-    let shown = |file: &MapFile| MapFile { path: path::shown(&file.path).into_owned(), lines: file.lines.clone() };
-    let map = MapFile::render(&files.iter().map(shown).collect::<Vec<_>>());
-    let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
-    format!(
-        "{prefix}drawn from its current files: the most used definitions, with their lines. It leaves out most of the \
-         code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
-        plain.trim_end()
-    )
-}
-
-/// Maximum number of tools loaded into a session by mention or search.
-const MAX_LOADED: usize = 1024;
-
-impl Actor {
     /// Lists every tool with the reason why the next turn would offer it or not.
     pub(crate) async fn tools(&mut self) -> Result<Vec<ToolStanding>, Fault> {
         // An open turn keeps its agents.
@@ -279,13 +256,10 @@ impl Actor {
         // The embedded model does not read descriptions.
         let brief = !model.info().embedded && toolset::is_brief_for(window);
         let active_agent = self.active_agent();
+        let only = self.options.allowed_tools.as_ref();
         ToolScope {
             agent: active_agent.scope(),
-            only: self
-                .options
-                .allowed_tools
-                .as_ref()
-                .map(|names| names.iter().map(|name| self.canonical(name)).collect()),
+            only: only.map(|names| names.iter().map(|name| self.canonical(name)).collect()),
             is_child: active_agent.is_subagent(),
             has_vision,
             for_code: slot == Slot::Code,
@@ -306,7 +280,7 @@ impl Actor {
             return self.last_mentions(&self.state.visible_history(), slot, pictures).await;
         };
         let files: Vec<String> = attached.iter().map(|file| file.path.clone()).collect();
-        let text = mentions::typed_part(text, start.typed_bytes);
+        let text = typed_part(text, start.typed_bytes);
         self.resolve_mentions(text, &files, slot, pictures).await
     }
 
@@ -349,4 +323,22 @@ impl Actor {
         };
         Ok(timeout(FACTS_TIMEOUT, skills.usable(Some(&workspace))).await.unwrap_or_default())
     }
+}
+
+/// Returns the start of the map notice for a project, by which it is recognised.
+fn map_prefix(project: &Path) -> String {
+    let name = project.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().filter(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
+    format!("{MAP_PREFIX} ({name}), ")
+}
+
+fn notice(prefix: &str, files: &[MapFile]) -> String {
+    let shown = |file: &MapFile| MapFile { path: path::shown(&file.path).into_owned(), lines: file.lines.clone() };
+    let map = MapFile::render(&files.iter().map(shown).collect::<Vec<_>>());
+    let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
+    format!(
+        "{prefix}drawn from its current files: the most used definitions, with their lines. It leaves out most of the \
+         code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
+        plain.trim_end()
+    )
 }

@@ -19,7 +19,7 @@ use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     session::actor::{Actor, Fault},
     turn::route::SlotChoice,
 };
@@ -29,9 +29,13 @@ const MAX_NAME: usize = 100;
 
 /// Returns the audit log entry for a mode set by a client.
 pub(crate) fn mode_change_entry(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
+    AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by: named_client(client) })
+}
+
+/// Returns a client's name for the audit log.
+pub(crate) fn named_client(client: &str) -> AnsweredBy {
     let client = if client.is_empty() { "an unnamed client" } else { client };
-    let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
-    AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
+    AnsweredBy::Client(client.chars().take(MAX_NAME).collect())
 }
 
 /// Merges a session's folders with the added folders.
@@ -42,7 +46,7 @@ pub(crate) async fn with_folders(
     workspaces: &dyn Workspaces,
     mounts: Mounts,
     added: Vec<AddedFolder>,
-) -> Result<Vec<AddedFolder>, EngineError> {
+) -> Result<Vec<AddedFolder>> {
     if added.is_empty() && mounts.folders.is_empty() {
         return Ok(Vec::new());
     }
@@ -116,8 +120,8 @@ impl Actor {
         if self.open.is_none() {
             return Ok(());
         }
-        Err(EngineError::new(ErrorKind::Busy, format!("{subject} cannot be changed while a turn is open"))
-            .with_hint("wait for the turn to end, answer its question, or cancel it; then retry")
+        let message = format!("{subject} cannot be changed while a turn is open");
+        Err(EngineError::busy(message, "wait for the turn to end, answer its question, or cancel it; then retry")
             .into())
     }
 
@@ -184,44 +188,7 @@ impl Actor {
     pub(crate) async fn pin(&mut self, pinned: bool) -> Result<(), Fault> {
         self.change_settings(SessionSettings { pinned, ..self.state.settings.clone() }).await
     }
-}
 
-/// Time limit for querying servers about their models while the user waits.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Checks the model named in the settings, if any, and sets its slot.
-///
-/// # Errors
-/// Fails if the named model cannot be the model of a session.
-pub(crate) fn with_checked_model(
-    models: &dyn Models,
-    settings: SessionSettings,
-) -> Result<SessionSettings, EngineError> {
-    let Some(id) = settings.model.as_deref() else { return Ok(settings) };
-    let slot = settings.slot.unwrap_or_default();
-    check(models, slot, id)?;
-    Ok(SessionSettings { slot: Some(slot), ..settings })
-}
-
-/// Checks that the server of a slot accepts this model ID.
-pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
-    if !is_model_id(id) {
-        let message = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
-        return Err(EngineError::invalid(message, "list the available models with `agentctl models --available`"));
-    }
-    if models.named(slot, id).is_some() {
-        return Ok(());
-    }
-    if models.get(slot).info().embedded {
-        let message = format!("the slot {slot} uses the built-in model and has no server for the model {id:?}");
-        return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
-    }
-    let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
-    let hint = "set `wire: openai` and the address up to /v1 to list its models";
-    Err(EngineError::invalid(message, hint))
-}
-
-impl Actor {
     /// Returns the model of a slot in this session.
     pub(crate) fn model(&self, slot: Slot) -> Arc<dyn Model> {
         let models = &self.shared.ports.models;
@@ -237,7 +204,7 @@ impl Actor {
     }
 
     /// Checks that the model chosen for a slot is still available, because the configuration may have changed.
-    pub(crate) fn check_model(&self, slot: Slot) -> Result<(), EngineError> {
+    pub(crate) fn check_model(&self, slot: Slot) -> Result<()> {
         let Some(id) = self.chosen(slot) else { return Ok(()) };
         check(&*self.shared.ports.models, slot, id).map_err(|error| {
             EngineError::new(ErrorKind::Configuration, format!("the model of this session cannot be used: {error}"))
@@ -277,4 +244,36 @@ impl Actor {
         self.record_level().await?;
         Ok(SlotInfo { slot, falls_back_to: None, model: self.model(slot).info().clone() })
     }
+}
+
+/// Time limit for querying servers about their models while the user waits.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Checks the model named in the settings, if any, and sets its slot.
+///
+/// # Errors
+/// Fails if the named model cannot be the model of a session.
+pub(crate) fn with_checked_model(models: &dyn Models, settings: SessionSettings) -> Result<SessionSettings> {
+    let Some(id) = settings.model.as_deref() else { return Ok(settings) };
+    let slot = settings.slot.unwrap_or_default();
+    check(models, slot, id)?;
+    Ok(SessionSettings { slot: Some(slot), ..settings })
+}
+
+/// Checks that the server of a slot accepts this model ID.
+pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<()> {
+    if !is_model_id(id) {
+        let message = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
+        return Err(EngineError::invalid(message, "list the available models with `agentctl models --available`"));
+    }
+    if models.named(slot, id).is_some() {
+        return Ok(());
+    }
+    if models.get(slot).info().embedded {
+        let message = format!("the slot {slot} uses the built-in model and has no server for the model {id:?}");
+        return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
+    }
+    let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
+    let hint = "set `wire: openai` and the address up to /v1 to list its models";
+    Err(EngineError::invalid(message, hint))
 }

@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     links::UNDO_PATCH,
     recovery::reading,
     session::actor::{Actor, Fault},
@@ -130,27 +130,21 @@ impl Actor {
 
     /// Returns the state file changes made by the call of this result. The journal has one fact per file. Calls that
     /// write run alone, so the turn's facts after the result's start belong to this call.
-    async fn changes_of_state(
-        &self,
-        turn_id: TurnId,
-        first_seq: u64,
-        result: ItemId,
-    ) -> Result<Vec<FileChange>, EngineError> {
+    async fn changes_of_state(&self, turn_id: TurnId, first_seq: u64, result: ItemId) -> Result<Vec<FileChange>> {
         let events = self.turn_events(turn_id, first_seq).await?;
         let is_start = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if item.id == result);
         let since = events.iter().skip_while(|event| !is_start(&event.kind));
-        let changes: Vec<_> = since
-            .filter_map(|event| match &event.kind {
-                EventKind::StateChanged { change: StateChange::File(change) } => Some((event.seq, change.clone())),
-                _ => None,
-            })
-            .collect();
+        let changes = since.filter_map(|event| match &event.kind {
+            EventKind::StateChanged { change: StateChange::File(change) } => Some((event.seq, change.clone())),
+            _ => None,
+        });
+        let changes: Vec<_> = changes.collect();
         let store = &self.shared.ports.store;
         let reset_seq = store.session(self.id).await?.map_or(0, |stored| stored.reset_seq);
         Ok(state_changes::changes_without_result(&**store, self.id, reset_seq, &changes).await?)
     }
 
-    async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<(), EngineError> {
+    async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<()> {
         let workspace = self.workspace().await?;
         let mut found = self.shared.ports.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
         found.files.extend(of_state);
@@ -186,18 +180,14 @@ impl Actor {
 
 /// Returns the notice about an undo, for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
-    let restored_files: Vec<&UndoneFile> =
-        report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
+    let restored = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done);
+    let restored = name_files(restored.map(|file| (file.path.as_str(), file.change)));
     let verb = if report.redo { "restored" } else { "undid" };
     let turns = match since {
         Some(turn) => format!("turn {turn} and all after it"),
         None => format!("turn {}", report.turn),
     };
-    let mut text = format!(
-        "The user {verb} the file changes of {}. {}.",
-        turns,
-        name_files(restored_files.iter().map(|file| (file.path.as_str(), file.change)))
-    );
+    let mut text = format!("The user {verb} the file changes of {turns}. {restored}.");
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
     if left > 0 {
         text.push_str(&format!(" {left} more were left unchanged, because they have been modified since."));
@@ -211,16 +201,12 @@ fn is_settled(file: &UndoneFile) -> bool {
 }
 
 fn name_files<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
-    let files: Vec<String> = files
-        .map(|(path, change)| {
-            let change = match change {
-                FileChangeKind::Created => "created",
-                FileChangeKind::Modified => "modified",
-                FileChangeKind::Deleted => "deleted",
-            };
-            format!("{path} {change}")
-        })
-        .collect();
+    let named = |(path, change): (&'a str, FileChangeKind)| match change {
+        FileChangeKind::Created => format!("{path} created"),
+        FileChangeKind::Modified => format!("{path} modified"),
+        FileChangeKind::Deleted => format!("{path} deleted"),
+    };
+    let files: Vec<String> = files.map(named).collect();
     let more = files.len().saturating_sub(MAX_NAMED);
     let shown = files[..files.len() - more].join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
@@ -331,7 +317,7 @@ impl Ledger {
     }
 
     /// Returns the last turn, with the combined changes of all turns.
-    fn all(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
+    fn all(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>)> {
         if request.redo || !request.preview {
             let hint = "undo the turns one by one, the last one first";
             return Err(EngineError::invalid("undoing all turns at once can only be previewed", hint));
@@ -348,7 +334,7 @@ impl Ledger {
 
     /// Returns turn number `turn` with the combined changes of this turn and all later turns, or with the changes of
     /// their undos for a redo.
-    fn since(&self, turn: u64, redo: bool) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
+    fn since(&self, turn: u64, redo: bool) -> Result<(&TurnChanges, Vec<FileChange>)> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
             EngineError::not_found(message, "list its turns with `agentctl sessions show`")
@@ -384,7 +370,7 @@ impl Ledger {
     }
 
     /// Selects the turn, and the changes to revert: the turn's own, or those of its undo.
-    fn choose(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
+    fn choose(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>)> {
         let nothing = |message: String| {
             EngineError::not_found(message, "see its turns with agentctl sessions show; choose another with --turn")
         };

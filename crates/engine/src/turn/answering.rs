@@ -2,13 +2,10 @@
 //! client is connected, or by the user when a running tool asks. A tool's question goes through the session like any
 //! other interrupt.
 
-use std::sync::Arc;
-
-use agentd_core::{ids::CallId, ports::Person, turn::OnInterrupt};
-use futures_util::FutureExt as _;
+use agentd_core::{ids::CallId, turn::OnInterrupt};
 use tokio_util::sync::CancellationToken;
 
-use crate::turn::{recorder::Recorder, stopwatch::Stopwatch};
+use crate::turn::recorder::Recorder;
 
 /// Policy by which a turn answers interrupts.
 #[derive(Debug, Clone)]
@@ -54,38 +51,11 @@ impl AnswerMode {
     }
 }
 
-/// Returns the handle through which a call may ask the user. The handle gives no answer if the turn runs unattended or
-/// was cancelled. The waiting time does not count as work of the turn.
-pub(super) fn person_for(
-    call_id: CallId,
-    recorder: Recorder,
-    stopwatch: Arc<Stopwatch>,
-    on_interrupt: OnInterrupt,
-    cancel: CancellationToken,
-) -> Person {
-    if on_interrupt != OnInterrupt::Wait {
-        return Person::default();
-    }
-    Person::new(move |ask| {
-        let (call_id, recorder, cancel) = (call_id.clone(), recorder.clone(), cancel.clone());
-        let stopwatch = Arc::clone(&stopwatch);
-        async move {
-            let waiting = stopwatch.pause();
-            let mut asked = OpenQuestion { recorder: &recorder, call_id: &call_id, answered: false };
-            let answered = cancel.run_until_cancelled(recorder.ask(call_id.clone(), ask)).await;
-            asked.answered = answered.is_some();
-            drop((asked, waiting));
-            answered?.ok().map(|answered| answered.answer)
-        }
-        .boxed()
-    })
-}
-
 /// A question that is withdrawn if its asker stops waiting.
-struct OpenQuestion<'a> {
-    recorder: &'a Recorder,
-    call_id: &'a CallId,
-    answered: bool,
+pub(super) struct OpenQuestion<'a> {
+    pub(super) recorder: &'a Recorder,
+    pub(super) call_id: &'a CallId,
+    pub(super) answered: bool,
 }
 
 impl Drop for OpenQuestion<'_> {

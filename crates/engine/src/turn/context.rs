@@ -22,13 +22,14 @@ use agentd_core::{
     item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{ArtifactDir, Model, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
+    ports::{ArtifactDir, Model, Person, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
-    turn::{StopReason, TurnOptions},
+    turn::{OnInterrupt, StopReason, TurnOptions},
 };
 use agentd_policy::{CallContext, Policy, read_tool, roots};
+use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
@@ -43,8 +44,8 @@ use crate::{
     grants::LiveGrants,
     mentions::Mentions,
     turn::{
-        TurnExit, TurnState,
-        answering::{self, AnswerMode},
+        Flow, TurnExit, TurnState,
+        answering::{AnswerMode, OpenQuestion},
         hooks::{Chain, Subagents},
         recorder::{CallAnswers, Recorder, ResolvedInterrupt},
         state::Phase,
@@ -192,7 +193,7 @@ pub(crate) struct Limits {
 impl TurnContext {
     /// Creates the session's folders if they are missing. This is done lazily before the first tool runs, so that a
     /// turn without tools does not wait for the disk. Without the folders, no tool may run.
-    pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
+    pub(crate) async fn make_folders(&self) -> Flow {
         let TurnFiles { workspace, session, folders_created, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
         let creation = folders_created.get_or_try_init(open).await;
@@ -236,7 +237,7 @@ impl TurnContext {
     }
 
     /// Waits for the future, or fails when the turn is cancelled. The future is cancelled by dropping it.
-    pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, TurnExit> {
+    pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Flow<T> {
         tokio::select! {
             biased;
             () = self.control.cancel.cancelled() => Err(TurnExit::Finished(StopReason::Cancelled)),
@@ -252,11 +253,7 @@ impl TurnContext {
     }
 
     /// Waits for model output until working time `latest`, or fails when this time is reached or the turn is cancelled.
-    pub(crate) async fn or_deadline<T>(
-        &self,
-        latest: Option<Duration>,
-        future: impl Future<Output = T>,
-    ) -> Result<T, TurnExit> {
+    pub(crate) async fn or_deadline<T>(&self, latest: Option<Duration>, future: impl Future<Output = T>) -> Flow<T> {
         tokio::select! {
             biased;
             output = self.or_cancelled(future) => output,
@@ -275,13 +272,13 @@ impl TurnContext {
     }
 
     /// Appends a notice for the model to the history.
-    pub(crate) async fn append_notice(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
+    pub(crate) async fn append_notice(&self, state: &mut TurnState, notice: ItemBody) -> Flow {
         state.note(self.recorder.whole(notice, None).await?);
         Ok(())
     }
 
     /// Asks the user and waits for the answer or the turn's cancellation. The wait does not count as working time.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Flow<ResolvedInterrupt> {
         let waiting = self.control.stopwatch.pause();
         let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
         drop(waiting);
@@ -348,7 +345,7 @@ impl TurnContext {
         }
     }
 
-    /// Returns the live rules for files that are quoted to a model without a request.
+    /// Returns the live rules for files that are quoted without a request for them.
     pub(crate) fn quote_rules(&self) -> ReadRules {
         self.rules_of(read_tool(), "{}".to_owned())
     }
@@ -369,6 +366,29 @@ impl TurnContext {
         }
     }
 
+    /// Returns the handle through which a call may ask the user. The handle gives no answer if the turn runs unattended
+    /// or was cancelled. The waiting time does not count as work of the turn.
+    fn person(&self, call_id: &CallId) -> Person {
+        if self.rules.answering.now() != OnInterrupt::Wait {
+            return Person::default();
+        }
+        let (call_id, recorder, cancel) = (call_id.clone(), self.recorder.clone(), self.control.calls.clone());
+        let stopwatch = Arc::clone(&self.control.stopwatch);
+        Person::new(move |ask| {
+            let (call_id, recorder, cancel) = (call_id.clone(), recorder.clone(), cancel.clone());
+            let stopwatch = Arc::clone(&stopwatch);
+            async move {
+                let waiting = stopwatch.pause();
+                let mut asked = OpenQuestion { recorder: &recorder, call_id: &call_id, answered: false };
+                let answered = cancel.run_until_cancelled(recorder.ask(call_id.clone(), ask)).await;
+                asked.answered = answered.is_some();
+                drop((asked, waiting));
+                answered?.ok().map(|answered| answered.answer)
+            }
+            .boxed()
+        })
+    }
+
     /// Returns the environment in which one call of this turn runs.
     pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
         ToolContext {
@@ -381,13 +401,7 @@ impl TurnContext {
             reading: self.read_rules(call),
             environment: Arc::clone(&self.control.environment),
             progress: Default::default(),
-            person: answering::person_for(
-                call.call_id.clone(),
-                self.recorder.clone(),
-                Arc::clone(&self.control.stopwatch),
-                self.rules.answering.now(),
-                self.control.calls.clone(),
-            ),
+            person: self.person(&call.call_id),
             // Only a running call may ask the model.
             sampler: Default::default(),
             stands_for: self.tools.finder.tools().stands_for(&call.name).cloned(),

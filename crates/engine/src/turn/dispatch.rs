@@ -21,7 +21,7 @@ use agentd_policy::only_fetches;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::turn::{
-    Phase, TurnContext, TurnExit, TurnState,
+    Flow, Phase, TurnContext, TurnExit, TurnState,
     call_record::{CallEntries, CallRecord, DelegatedWork, SideEffects},
     hooks::{Hook, Invocation},
     sampler::SamplingBudget,
@@ -29,7 +29,7 @@ use crate::turn::{
 
 /// Runs every call that has no result. Calls in flight since before a restart run first and alone, because their
 /// subagents may be waiting for the user and no other call may start before the user has answered.
-pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Flow {
     context.make_folders().await?;
     let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
     calls.sort_by_key(|due| !context.is_in_flight(&due.call));
@@ -63,7 +63,7 @@ impl DueCall {
 }
 
 /// Runs these calls concurrently, stores each result as it arrives, and applies all of them even if some fail.
-async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCall]) -> Result<(), TurnExit> {
+async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCall]) -> Flow {
     let before: &TurnState = state;
     let (step, mut usage) = (before.steps, before.usage);
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, before).boxed()).collect();
@@ -127,7 +127,7 @@ struct EndedCall<'a> {
 /// logged.
 type Outcome = (Arc<Item>, SideEffects, bool);
 
-async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState) -> Result<EndedCall<'a>, TurnExit> {
+async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState) -> Flow<EndedCall<'a>> {
     let DueCall { call, note } = due;
     let started = context.tools.in_flight.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
     let record = CallRecord::of(call, note.as_deref());
@@ -154,7 +154,7 @@ fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
 }
 
 /// Stores the result of a call together with the usage spent on it.
-async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
+async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Flow<Outcome> {
     let EndedCall { call, item, output, entries, duration_ms } = ended;
     let CallEntries { log_failed, ran_with, mut effects, .. } = entries;
     let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
@@ -209,7 +209,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     Ok((item, effects, log_failed))
 }
 
-async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), TurnExit> {
+async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Flow {
     let (item, effects, is_blocked) = outcome;
     if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &item.body
         && (is_blocked || *error == Some(ToolErrorCode::Denied))
@@ -247,14 +247,14 @@ async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Ou
 }
 
 /// Records that the tool starts to run, or that the call has an outcome without having run.
-async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Result<ItemId, TurnExit> {
+async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Flow<ItemId> {
     let result = ToolResult { ran_with, ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     context.recorder.start(ItemBody::ToolResult(result)).await
 }
 
 /// Records that a call starts to take effect. The record is stored when this function returns, so that a crash can be
 /// reported truthfully.
-pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
+pub(crate) async fn begin(invocation: &Invocation<'_>) -> Flow {
     let Invocation { context, call, started, record, .. } = invocation;
     if context.control.cancel.is_cancelled() {
         return Err(TurnExit::Finished(StopReason::Cancelled));
@@ -279,7 +279,7 @@ pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> Hook<'a, ToolOutput>
 }
 
 /// Runs the tool. The tokens that the tool spent on the turn's model are added to the call's record.
-async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn execute(invocation: &Invocation<'_>) -> Flow<ToolOutput> {
     begin(invocation).await?;
     let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();

@@ -9,7 +9,7 @@ use agentd_core::{
     interrupt::Ask,
     item::{ItemBody, NoticeTopic},
     tool::{ToolCall, ToolOutput, ToolSpec},
-    turn::StopReason,
+    turn::{Denial, StopReason},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use crate::{
     agents,
     instructions::PreambleContext,
-    turn::{TurnContext, TurnExit, TurnState, call_record::CallRecord, recorder::ResolvedInterrupt},
+    turn::{Flow, TurnContext, TurnExit, TurnState, call_record::CallRecord, recorder::ResolvedInterrupt},
 };
 
 /// Future of a hook. An error ends the turn.
-pub(crate) type Hook<'a, T = ()> = BoxFuture<'a, Result<T, TurnExit>>;
+pub(crate) type Hook<'a, T = ()> = BoxFuture<'a, Flow<T>>;
 
 /// Preview of a call; the error is the output that the call would return.
 pub(crate) type Preview<'a> = BoxFuture<'a, Result<Option<String>, ToolOutput>>;
@@ -142,8 +142,13 @@ impl Invocation<'_> {
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
     }
 
+    /// Returns the denial of the call, under the name of a tool.
+    pub(crate) fn denial(&self, tool: &str, reason: impl Into<String>) -> Denial {
+        Denial { call_id: self.call.call_id.clone(), tool: tool.to_owned(), reason: reason.into() }
+    }
+
     /// Asks the user about the call and waits for the answer, the turn's cancellation or the end of its time.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
+    pub(crate) async fn ask(&self, ask: Ask) -> Flow<ResolvedInterrupt> {
         let asked = Instant::now();
         let (context, call_id) = (self.context, &self.call.call_id);
         let answered = tokio::select! {
@@ -248,21 +253,21 @@ impl Chain {
         self.links.iter().filter_map(|(.., link)| link.preamble(preamble)).collect()
     }
 
-    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
         for (.., link) in &self.links {
             link.before_turn(context, state).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
         for (.., link) in &self.links {
             link.before_step(context, state).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn on_finish(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    pub(crate) async fn on_finish(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
         for (.., link) in &self.links {
             link.on_finish(context, state).await?;
         }
@@ -281,7 +286,7 @@ impl Chain {
     }
 
     /// Runs the `prepare_call` hooks until one returns an output.
-    pub(crate) async fn prepare_call(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
+    pub(crate) async fn prepare_call(&self, call: &Invocation<'_>) -> Flow<Option<ToolOutput>> {
         for (.., link) in &self.links {
             if let Some(output) = link.prepare_call(call).await? {
                 return Ok(Some(output));
@@ -305,7 +310,7 @@ impl Chain {
         self.links.iter().flat_map(|(.., link)| link.affected_paths(call)).collect()
     }
 
-    pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+    pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Flow<ToolOutput> {
         Next { links: &self.links, tool: self.tool }.run(call).await
     }
 }

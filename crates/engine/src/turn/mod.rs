@@ -11,9 +11,11 @@
 //! - `request`: the next request, its reminders, and checks of its token usage against the window; `route`: the choice
 //!   of the request's model, and of turns that begin with a plan.
 //! - `unusable_answers`: answers with which a turn cannot end; `rounds`: repeated calls.
+//! - `aside`: requests beside the turns, such as side questions.
 //! - `answering`: how questions reach users; `stopwatch`: working time of turns and model calls.
 
 pub(crate) mod answering;
+pub(crate) mod aside;
 pub(crate) mod call_record;
 mod context;
 pub(crate) mod dispatch;
@@ -35,5 +37,5 @@ pub(crate) use crate::turn::{
         Control, InFlightCall, Limits, PromptSource, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnTools,
         read_rules,
     },
-    state::{Phase, Reply, TurnExit, TurnOutcome, TurnState},
+    state::{Flow, Phase, Reply, TurnExit, TurnOutcome, TurnState},
 };

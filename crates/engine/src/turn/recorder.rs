@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::turn::{TurnExit, TurnOutcome, TurnState, state::UnansweredCall};
+use crate::turn::{Flow, TurnExit, TurnOutcome, TurnState, state::UnansweredCall};
 
 /// Returns the events of an item that is complete from the start.
 pub(crate) fn whole(item: Item) -> [EventKind; 2] {
@@ -75,16 +75,23 @@ impl ResolvedInterrupt {
         (matches!(self.by, DecidedBy::Client(_)) && !text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 
+    /// Returns true if this is the answer to the question whether the project becomes writable.
+    fn is_about_project(&self) -> bool {
+        self.asked.as_deref().is_some_and(|ask| ask.writable_project().is_some())
+    }
+
     /// Returns true if this is the answer to the call's own question, as opposed to approving the call.
     pub(crate) fn answers_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }
 }
 
-/// Answers to one call, which may need two: its approval, then its own question. The second answer does not replace the
-/// first, which may have changed the model's arguments.
+/// Answers to one call, which may need several: whether its project becomes writable, its approval, then its own
+/// question. A later answer does not replace an earlier one, which may have changed the model's arguments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
+    /// Answer to the question whether the project becomes writable.
+    pub(crate) project: Option<ResolvedInterrupt>,
     /// Answer to the approval question.
     pub(crate) approval: Option<ResolvedInterrupt>,
     question: Option<ResolvedInterrupt>,
@@ -92,11 +99,20 @@ pub(crate) struct CallAnswers {
 
 impl CallAnswers {
     pub(crate) fn note(&mut self, answered: ResolvedInterrupt) {
-        if answered.answers_question() {
-            self.question = Some(answered);
+        let slot = if answered.answers_question() {
+            &mut self.question
+        } else if answered.is_about_project() {
+            &mut self.project
         } else {
-            self.approval = Some(answered);
-        }
+            &mut self.approval
+        };
+        *slot = Some(answered);
+    }
+
+    /// Returns the answer to the approval question; `Some(None)` if the call was approved without one, because it asked
+    /// its own question later.
+    pub(crate) fn decision(&self) -> Option<Option<&ResolvedInterrupt>> {
+        (self.approval.is_some() || self.question.is_some()).then_some(self.approval.as_ref())
     }
 
     /// Returns the answer to this question. A call may ask several questions, and each answer belongs to one of them.
@@ -123,27 +139,27 @@ impl Recorder {
     }
 
     /// Sends an event. The event is stored some time after this method returns; see [`Self::flush`].
-    pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), TurnExit> {
+    pub(crate) async fn fact(&self, kind: EventKind) -> Flow {
         self.facts(vec![kind]).await
     }
 
     /// Sends events that the journal stores atomically.
-    pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Result<(), TurnExit> {
+    pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Flow {
         self.send(TurnMessage::Facts(kinds)).await
     }
 
     /// Sends a warning to the user.
-    pub(crate) async fn warn(&self, code: &str, message: impl Into<String>) -> Result<(), TurnExit> {
-        self.fact(EventKind::Warning { code: code.to_owned(), message: message.into() }).await
+    pub(crate) async fn warn(&self, code: &str, message: impl Into<String>) -> Flow {
+        self.fact(EventKind::Warning { code: code.to_owned(), message: message.into(), retry_in_ms: None }).await
     }
 
     /// Sends a change to the session's state.
-    pub(crate) async fn change(&self, change: StateChange) -> Result<(), TurnExit> {
+    pub(crate) async fn change(&self, change: StateChange) -> Flow {
         self.fact(EventKind::StateChanged { change }).await
     }
 
     /// Starts an item and returns its id.
-    pub(crate) async fn start(&self, body: ItemBody) -> Result<ItemId, TurnExit> {
+    pub(crate) async fn start(&self, body: ItemBody) -> Flow<ItemId> {
         let item = Item::new(self.turn_id, body);
         let id = item.id;
         self.fact(EventKind::ItemStarted { item }).await?;
@@ -151,7 +167,7 @@ impl Recorder {
     }
 
     /// Appends text to an item in progress.
-    pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Result<(), TurnExit> {
+    pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Flow {
         self.send(TurnMessage::Delta { item_id, text }).await
     }
 
@@ -171,7 +187,7 @@ impl Recorder {
         status: ItemStatus,
         origin: Option<ItemOrigin>,
         usage_events: Vec<EventKind>,
-    ) -> Result<Arc<Item>, TurnExit> {
+    ) -> Flow<Arc<Item>> {
         let item = Item { id, origin: origin.map(Arc::new), ..Item::new(self.turn_id, body) };
         let completed_event = EventKind::ItemCompleted { item: item.clone(), status };
         self.facts([completed_event].into_iter().chain(usage_events).collect()).await?;
@@ -179,24 +195,24 @@ impl Recorder {
     }
 
     /// Starts and completes an item at once.
-    pub(crate) async fn whole(&self, body: ItemBody, origin: Option<ItemOrigin>) -> Result<Arc<Item>, TurnExit> {
+    pub(crate) async fn whole(&self, body: ItemBody, origin: Option<ItemOrigin>) -> Flow<Arc<Item>> {
         let id = self.start(body.clone()).await?;
         self.complete(id, body, ItemStatus::Done, origin, Vec::new()).await
     }
 
     /// Waits until all events sent so far are stored.
-    pub(crate) async fn flush(&self) -> Result<(), TurnExit> {
+    pub(crate) async fn flush(&self) -> Flow {
         self.ask_session(TurnMessage::Flush).await
     }
 
     /// Asks the user and waits for the answer, for days if necessary.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Flow<ResolvedInterrupt> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }
 
     /// Sends a subagent's question, or the answer to it. Events that were already published are not published again.
-    pub(crate) async fn child(&self, kind: EventKind) -> Result<(), TurnExit> {
+    pub(crate) async fn child(&self, kind: EventKind) -> Flow {
         self.send(TurnMessage::Child(Box::new(kind))).await
     }
 
@@ -211,13 +227,13 @@ impl Recorder {
         item_id: ItemId,
         replaced: Vec<ItemId>,
         compaction: Compaction,
-    ) -> Result<Arc<Item>, TurnExit> {
+    ) -> Flow<Arc<Item>> {
         let compaction = Box::new(compaction);
         self.ask_session(|stored| TurnMessage::Compact { item_id, replaced, compaction, stored }).await
     }
 
     /// Takes the inputs added to the turn since the last call.
-    pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, TurnExit> {
+    pub(crate) async fn take_steers(&self) -> Flow<Vec<Arc<Item>>> {
         self.ask_session(TurnMessage::TakeSteers).await
     }
 
@@ -234,18 +250,38 @@ impl Recorder {
     }
 
     /// Ends the turn, unless inputs were added to it in the meantime. Returns true if the end is stored.
-    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<bool, TurnExit> {
+    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Flow<bool> {
         let outcome = Box::new(outcome);
         self.ask_session(|is_stored| TurnMessage::End { outcome, is_stored }).await
     }
 
-    async fn ask_session<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage) -> Result<T, TurnExit> {
+    async fn ask_session<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage) -> Flow<T> {
         let (sender, receiver) = oneshot::channel();
         self.send(message(sender)).await?;
         receiver.await.map_err(|_| TurnExit::SessionGone)
     }
 
-    async fn send(&self, message: TurnMessage) -> Result<(), TurnExit> {
+    async fn send(&self, message: TurnMessage) -> Flow {
         self.session.send(message).await.map_err(|_| TurnExit::SessionGone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn answer_about_the_project_does_not_decide_on_the_call() {
+        let by = AnsweredBy::Client("a test".to_owned());
+        let approved = |ask: Ask| ResolvedInterrupt::new(Some(ask), &Answer::Approve, &by);
+        let mut answers = CallAnswers::default();
+        answers.note(approved(Ask::of_writable(Path::new("/src/app"), "write_file", "/project/a.txt")));
+        assert_eq!(answers.decision(), None);
+        let approval = approved(Ask::of_plan("1. Look"));
+        answers.note(approval.clone());
+        assert_eq!(answers.decision(), Some(Some(&approval)));
+        assert!(answers.project.is_some(), "a later answer replaces no earlier one");
     }
 }

@@ -20,7 +20,7 @@ use agentd_core::{
     usage::Usage,
 };
 
-use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Reminder};
+use crate::turn::{Flow, TurnContext, TurnState, hooks::Reminder};
 
 /// Builds the request for the next model call, before the chain modifies it.
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> RequestBuilder {
@@ -56,11 +56,7 @@ pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelIn
 const CONTINUE_PROMPT: &str = "Your answer was incomplete: continue where it stopped.";
 
 /// Appends the reminders that changed, and other messages with which the next request must end.
-pub(crate) async fn append_reminders(
-    context: &TurnContext,
-    state: &mut TurnState,
-    extra: Option<Reminder>,
-) -> Result<(), TurnExit> {
+pub(crate) async fn append_reminders(context: &TurnContext, state: &mut TurnState, extra: Option<Reminder>) -> Flow {
     let reminders = context.tools.chain.reminders(context, state).into_iter().chain(extra);
     let changed: Vec<Reminder> = reminders
         .filter(|Reminder { topic, text }| {
@@ -124,7 +120,7 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
 const PRICE_MARGIN: u64 = 10;
 
 /// Records the fill level of the window of the turn's model, even if another model was called last.
-pub(crate) async fn record_level(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+pub(crate) async fn record_level(context: &TurnContext, state: &mut TurnState) -> Flow {
     let tokens = expected(context, state, context.models.model.info());
     match state.meter.moved(tokens, context.window()) {
         Some(change) => context.recorder.change(change).await,
@@ -134,11 +130,7 @@ pub(crate) async fn record_level(context: &TurnContext, state: &mut TurnState) -
 
 /// Warns if the next request comes close to a size above which all of its tokens cost more. Each such size is reported
 /// once per session.
-pub(crate) async fn warn_of_price(
-    context: &TurnContext,
-    state: &mut TurnState,
-    model: &dyn Model,
-) -> Result<(), TurnExit> {
+pub(crate) async fn warn_of_price(context: &TurnContext, state: &mut TurnState, model: &dyn Model) -> Flow {
     let Some(prices) = model.prices().filter(|prices| !prices.tiers.is_empty()) else { return Ok(()) };
     let tokens = expected(context, state, model.info());
     let upper_tier = prices.of_request(tokens.saturating_add(tokens / PRICE_MARGIN));
@@ -165,7 +157,7 @@ pub(crate) async fn check_truncation(
     model: &dyn Model,
     (sent, items): (&SentRequest, usize),
     usage: Usage,
-) -> Result<Usage, TurnExit> {
+) -> Flow<Usage> {
     let (info, windows) = (model.info(), &context.models.windows);
     let (system, history) = (context.prompt.system.as_str(), &state.history[..items.min(state.history.len())]);
     let minimum = || min_tokens(system) + history.iter().map(|item| min_item_tokens(item)).sum::<u64>();

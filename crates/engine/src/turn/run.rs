@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::turn::StopReason;
 
 use super::{
-    TurnContext, TurnExit, TurnState, dispatch, sample,
+    Flow, TurnContext, TurnExit, TurnState, dispatch, sample,
     step::{self, Step},
 };
 
@@ -16,6 +16,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
         Err(exit) => exit,
     };
     loop {
+        state.worked = context.control.stopwatch.worked();
         let outcome = match exit {
             TurnExit::Finished(reason) => state.outcome(reason, state.form_error(reason)),
             TurnExit::Failed(error) => state.outcome(StopReason::Failed, Some(error)),
@@ -23,14 +24,8 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
                 state.note_denial(denial.call_id, denial.tool, denial.reason);
                 state.outcome(StopReason::Denied, None)
             }
-            TurnExit::Handoff => {
-                state.worked = context.control.stopwatch.worked();
-                return context.recorder.transfer_turn(state).await;
-            }
-            TurnExit::Unanswered(call) => {
-                state.worked = context.control.stopwatch.worked();
-                return context.recorder.fail_over(state, call).await;
-            }
+            TurnExit::Handoff => return context.recorder.transfer_turn(state).await,
+            TurnExit::Unanswered(call) => return context.recorder.fail_over(state, call).await,
             TurnExit::SessionGone => return,
         };
         match context.recorder.end(outcome).await {
@@ -52,7 +47,7 @@ async fn run_steps(context: &TurnContext, state: &mut TurnState, has_input: bool
     ended.map_or_else(|exit| exit, TurnExit::Finished)
 }
 
-async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool) -> Result<StopReason, TurnExit> {
+async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool) -> Flow<StopReason> {
     loop {
         // Before the first step, the input already contains everything that was added. Asking the session would only
         // wait until the turn's start is stored, so the model is called at once. Messages sent in the meantime are

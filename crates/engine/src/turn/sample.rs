@@ -19,7 +19,7 @@ use agentd_core::{
 };
 
 use crate::turn::{
-    Phase, Reply, TurnContext, TurnExit, TurnState,
+    Flow, Phase, Reply, TurnContext, TurnExit, TurnState,
     hooks::Reminder,
     recorder::Recorder,
     request,
@@ -32,7 +32,7 @@ use crate::turn::{
 const MAX_CALLS: usize = 64;
 
 /// Calls the turn's model with its tools.
-pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Flow {
     request::append_reminders(context, state, None).await?;
     let model = &*context.models.model;
     let tools = context.tools.finder.tools();
@@ -52,14 +52,14 @@ const FINAL_ANSWER_PROMPT: &str = "Do not call any more tools in this turn. Answ
 
 /// Requests the final answer from the chat model. Calls are forbidden, but the tools are still listed so that the
 /// request keeps the prefix of the previous request. If the answer is empty, the turn ends without an answer.
-pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Flow {
     state.phase = Phase::Finalizing;
     let answered = last_answer(context, state).await;
     state.phase = Phase::Working;
     answered
 }
 
-async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Flow {
     // The history may fit the window of the turn's model but not that of the chat model.
     context.tools.chain.before_step(context, state).await?;
     let (slot, rule, model) = (context.models.chat_slot, ChoiceRule::LastAnswer, context.models.chat.info().id.clone());
@@ -82,7 +82,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
 }
 
 /// Sends the request, and retries once after a compaction if the request did not fit.
-async fn ask_with_retry(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
+async fn ask_with_retry(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Flow {
     ask_once(context, state, tools.clone()).await?;
     if state.reply == Reply::Overflowed {
         context.tools.chain.before_step(context, state).await?;
@@ -91,7 +91,7 @@ async fn ask_with_retry(context: &TurnContext, state: &mut TurnState, tools: Too
     Ok(())
 }
 
-async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
+async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Flow {
     request::append_reminders(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, FINAL_ANSWER_PROMPT)))
         .await?;
     let mut draft = request::assemble(context, state, tools);
@@ -107,7 +107,7 @@ pub(crate) async fn ask(
     slot: Slot,
     model: &dyn Model,
     draft: RequestBuilder,
-) -> Result<(), TurnExit> {
+) -> Flow {
     state.steps += 1;
     let (mut request, footprint) = draft.seal(context.ids.session);
     // If another model fails to write the final answer, the turn's own model can write it.
@@ -136,7 +136,7 @@ pub(crate) async fn ask(
     let usage = cost.counted;
     let remarks = std::mem::take(&mut answer.remarks);
     if answer.without_tools {
-        sent = state.meter.correct_for_omitted_tools(sent, &context.models.calibration, &model.info().id);
+        sent = state.meter.without_tools(sent, &context.models.calibration, &model.info().id);
     }
     state.answer_tokens = usage.completion_tokens;
     // The embedded model reads only parts of a request and rephrases them.
@@ -197,7 +197,7 @@ pub(crate) async fn count(
     info: &ModelInfo,
     cost: CallCost,
     prompt: Option<PromptReport>,
-) -> Result<(), TurnExit> {
+) -> Flow {
     let CallCost { spent: usage, timing, .. } = cost;
     state.usage += usage;
     let (step, model, turn) = (state.steps, info.id.clone(), state.usage);
@@ -207,12 +207,7 @@ pub(crate) async fn count(
 }
 
 /// Compacts the history after a request that did not fit, so that it can be retried once.
-async fn compact_or_fail(
-    context: &TurnContext,
-    state: &mut TurnState,
-    model: &dyn Model,
-    error: ModelError,
-) -> Result<(), TurnExit> {
+async fn compact_or_fail(context: &TurnContext, state: &mut TurnState, model: &dyn Model, error: ModelError) -> Flow {
     if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
     }
@@ -230,17 +225,10 @@ async fn compact_or_fail(
 
 /// Updates the model's window if the error states the window, and warns about the change. The request had about
 /// `refused` tokens.
-pub(crate) async fn learn(
-    context: &TurnContext,
-    model: &dyn Model,
-    refused: u64,
-    error: &ModelError,
-) -> Result<(), TurnExit> {
+pub(crate) async fn learn(context: &TurnContext, model: &dyn Model, refused: u64, error: &ModelError) -> Flow {
     let info = model.info();
-    let Some(reported) = error.window().filter(|reported| context.models.windows.learn(info, refused, *reported))
-    else {
-        return Ok(());
-    };
+    let is_news = |reported: &u64| context.models.windows.learn(info, refused, *reported);
+    let Some(reported) = error.window().filter(is_news) else { return Ok(()) };
     let message = format!(
         "the window of {} has {reported} tokens according to its server, not {}; using the server's value. To override \
          it, set context_window in models.yaml",
@@ -264,7 +252,7 @@ fn with_window_hint(context: &TurnContext, model: &dyn Model, error: ModelError)
     ))
 }
 
-async fn warn_of_truncation(context: &TurnContext, finish: Finish) -> Result<(), TurnExit> {
+async fn warn_of_truncation(context: &TurnContext, finish: Finish) -> Flow {
     let (code, message) = match finish {
         Finish::Stop | Finish::Runaway => return Ok(()),
         Finish::Length => {
@@ -280,7 +268,7 @@ async fn record_calls(
     state: &mut TurnState,
     info: &ModelInfo,
     calls: Vec<(ToolCall, ServerFields)>,
-) -> Result<(), TurnExit> {
+) -> Flow {
     let asked = calls.len();
     for (call, fields) in calls.into_iter().take(MAX_CALLS) {
         let origin = ItemOrigin { model: info.origin(), fields };
@@ -329,7 +317,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
+    async fn take(&mut self, chunk: ModelChunk) -> Flow {
         match chunk {
             ModelChunk::Text(text) => self.add(text, false).await?,
             ModelChunk::Reasoning(text) => self.add(text, true).await?,
@@ -350,7 +338,8 @@ impl<'a> Answer<'a> {
             ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Retry { attempt, attempts, delay_ms, reason } => {
                 let message = retry_message(attempt, attempts, delay_ms, &reason);
-                self.recorder.warn("model_retry", message).await?;
+                let retry_in_ms = Some(delay_ms);
+                self.recorder.fact(EventKind::Warning { code: "model_retry".to_owned(), message, retry_in_ms }).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,
             ModelChunk::Notice { code, message } => self.recorder.warn(code, message).await?,
@@ -362,7 +351,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    async fn add(&mut self, more: String, is_reasoning: bool) -> Result<(), TurnExit> {
+    async fn add(&mut self, more: String, is_reasoning: bool) -> Flow {
         if more.is_empty() {
             return Ok(());
         }
@@ -387,7 +376,7 @@ impl<'a> Answer<'a> {
 
     /// Completes the text so far as a cut and empty item. An empty message marks earlier items of the same answer as
     /// void, so that the history is the same after a restart.
-    async fn discard(&mut self) -> Result<(), TurnExit> {
+    async fn discard(&mut self) -> Flow {
         let empty_message = || ItemBody::AgentMessage { text: String::new() };
         let void = match self.open.take() {
             Some((id, ItemBody::AgentMessage { .. })) => Some(id),
@@ -407,11 +396,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Completes the item in progress. Returns the fields if there is no item in progress.
-    async fn close(
-        &mut self,
-        status: ItemStatus,
-        fields: Option<ServerFields>,
-    ) -> Result<Option<ServerFields>, TurnExit> {
+    async fn close(&mut self, status: ItemStatus, fields: Option<ServerFields>) -> Flow<Option<ServerFields>> {
         let Some((id, body)) = self.open.take() else { return Ok(fields) };
         let origin = ItemOrigin { model: self.model.info().origin(), fields: fields.unwrap_or_default() };
         self.done.push(self.recorder.complete(id, body, status, Some(origin), Vec::new()).await?);

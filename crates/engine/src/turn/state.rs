@@ -156,6 +156,12 @@ impl TurnState {
         matches!(self.phase, Phase::Compacting { .. })
     }
 
+    /// Returns true if the model is to be asked next, for its work or for a plan.
+    pub(crate) fn asks_model(&self) -> bool {
+        let is_at_work = matches!(self.phase, Phase::Working | Phase::Planning);
+        is_at_work && self.pending_calls.is_empty() && self.answer.is_none()
+    }
+
     /// Returns true if a plan is waiting for a decision. Messages that arrive in the meantime are read after the
     /// decision, which may already be stored.
     pub(crate) fn is_planned(&self) -> bool {
@@ -233,8 +239,7 @@ impl TurnState {
         self.rounds.record_item(&item.body);
         match &item.body {
             ItemBody::UserMessage { .. } => {
-                self.answer = None;
-                self.partial = None;
+                (self.answer, self.partial) = (None, None);
                 // The turn now has an input to answer.
                 if self.only_compacts() {
                     self.phase = Phase::Working;
@@ -248,8 +253,7 @@ impl TurnState {
                 self.answer = has_text.then(|| PartialAnswer::with(self.partial.as_ref(), text));
             }
             ItemBody::ToolCall(call) => {
-                self.answer = None;
-                self.partial = None;
+                (self.answer, self.partial) = (None, None);
                 self.pending_calls.push(call.clone());
             }
             ItemBody::ToolResult(result) => self.note_result(result),
@@ -348,6 +352,9 @@ impl TurnState {
     }
 }
 
+/// Result of a part of a turn's work. An error ends the turn's steps.
+pub(crate) type Flow<T = ()> = Result<T, TurnExit>;
+
 /// Reason why a turn's steps end.
 #[derive(Debug)]
 pub(crate) enum TurnExit {
@@ -359,7 +366,8 @@ pub(crate) enum TurnExit {
     Failed(TurnError),
     /// The model's server does not respond, but another model can continue from here.
     Unanswered(Box<UnansweredCall>),
-    /// The turn continues in a new task, with another agent or with tools that were not known before.
+    /// The turn continues in a new task: with another agent, with tools that were not known before, or with a project
+    /// that became writable.
     Handoff,
     /// The session cannot store the turn's events. The turn must stop, and no end is recorded.
     SessionGone,

@@ -40,18 +40,13 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
 
 /// Returns the limit that was reached, if any.
 fn reached_limit(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
-    let tokens = state.usage.tokens();
-    if state.rounds.repeated() >= END_AFTER {
-        Some(StopReason::Loop)
-    } else if state.steps >= limits.max_steps {
-        Some(StopReason::MaxSteps)
-    } else if limits.time.is_some_and(|limit| worked >= limit) {
-        Some(StopReason::TimeLimit)
-    } else if limits.tokens.is_some_and(|limit| tokens >= limit) {
-        Some(StopReason::Budget)
-    } else {
-        None
-    }
+    let limits = [
+        (state.rounds.repeated() >= END_AFTER, StopReason::Loop),
+        (state.steps >= limits.max_steps, StopReason::MaxSteps),
+        (limits.time.is_some_and(|limit| worked >= limit), StopReason::TimeLimit),
+        (limits.tokens.is_some_and(|limit| state.usage.tokens() >= limit), StopReason::Budget),
+    ];
+    limits.into_iter().find_map(|(is_reached, reason)| is_reached.then_some(reason))
 }
 
 #[cfg(test)]

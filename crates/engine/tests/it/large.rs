@@ -41,7 +41,7 @@ async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: V
     let (events, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
     assert_eq!(result.stop_reason, StopReason::Completed, "{result:?}");
     let warning = |kind: &EventKind| match kind {
-        EventKind::Warning { code, message } => Some(format!("{code}: {message}")),
+        EventKind::Warning { code, message, .. } => Some(format!("{code}: {message}")),
         _ => None,
     };
     let warnings = events.iter().filter_map(|event| warning(&event.kind)).collect();

@@ -307,7 +307,7 @@ fn line(event: &Event) -> String {
             format!("usage of step {step}: {}+{}", usage.prompt_tokens, usage.completion_tokens)
         }
         EventKind::StateChanged { change: StateChange::Todos { todos } } => format!("todos: {}", todos.len()),
-        EventKind::Warning { code, message } => format!("warning {code}: {message}"),
+        EventKind::Warning { code, message, .. } => format!("warning {code}: {message}"),
         EventKind::TurnEnded { result } => {
             format!("turn ended: {:?} {:?}, {} steps", result.stop_reason, result.text, result.steps)
         }
@@ -393,7 +393,7 @@ pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptRepor
 /// Returns the warnings with this code among these events.
 pub(crate) fn warnings(events: &[Arc<Event>], code: &str) -> Vec<String> {
     let found = events.iter().filter_map(|event| match &event.kind {
-        EventKind::Warning { code: actual, message } if actual == code => Some(message.clone()),
+        EventKind::Warning { code: actual, message, .. } if actual == code => Some(message.clone()),
         _ => None,
     });
     found.collect()

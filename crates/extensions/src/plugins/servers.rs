@@ -41,21 +41,7 @@ const TRANSLATED: [(&str, &str); 8] = [
 const UNSUPPORTED: [&str; 6] = ["${input:", "${config:", "${command:", "${file", "${workspaceFolder", "${user_config."];
 
 /// Keys of a server that are used or safely ignored.
-const KNOWN_KEYS: [&str; 13] = [
-    "$schema",
-    "args",
-    "command",
-    "cwd",
-    "description",
-    "env",
-    "headers",
-    "name",
-    "serverUrl",
-    "title",
-    "transport",
-    "type",
-    "url",
-];
+const KNOWN_KEYS: &str = "$schema args command cwd description env headers name serverUrl title transport type url";
 
 /// Prefixes of variables that decide what loaders, shells, interpreters and package managers run.
 const STEERING: &str = "BASH_ BUN_ CARGO CORECLR_ DENO_ DOTNET_ DYLD_ ELECTRON_ GCONV_ GEM_ GIT_ GLIBC_ GOFLAGS GOTOOLCHAIN \
@@ -169,7 +155,7 @@ impl FoundServers {
         if entry.name != name {
             self.problems.note(file, format!("the server {} is renamed to {}", shown(name), entry.name));
         }
-        for key in server.keys().filter(|key| !KNOWN_KEYS.contains(&key.as_str())) {
+        for key in server.keys().filter(|key| KNOWN_KEYS.split_ascii_whitespace().all(|known| known != key.as_str())) {
             self.problems.note(file, format!("{}: unknown key {}; it is ignored", entry.name, shown(key)));
         }
         Ok(entry)

@@ -82,7 +82,7 @@ impl Agreement for TrustRecord {
 #[derive(Debug, Clone)]
 pub struct ProjectStore(pub(crate) Arc<Store>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Store {
     /// Folder for the records and copies.
     folder: PathBuf,
@@ -116,14 +116,7 @@ pub(crate) struct ProjectNow {
 impl ProjectStore {
     /// Creates the store. Trust in a project also applies to its worktrees, provided that their files are the same.
     pub fn new(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
-        Self(Arc::new(Store {
-            folder,
-            worktrees,
-            records: Mutex::default(),
-            cached: Mutex::default(),
-            contents: Mutex::default(),
-            changing: Mutex::default(),
-        }))
+        Self(Arc::new(Store { folder, worktrees, ..Store::default() }))
     }
 
     /// Returns the trust in a project and the project's agents, for the engine.

@@ -54,29 +54,20 @@ const PASSED_VARIABLES: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", 
 const SYSTEM_PYTHONS: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
 /// Python environments for all skills.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Environments {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// Variables for finding programs and the user's index.
-    variables: BTreeMap<String, String>,
+    pub(super) variables: BTreeMap<String, String>,
     /// Sandbox in which the installer runs.
-    sandbox: Option<SandboxConfig>,
+    pub(super) sandbox: Option<SandboxConfig>,
     /// Hosts that serve files for the user's index, besides the hosts in the index URLs.
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     /// One lock per environment, so that two turns never create the same environment concurrently.
-    in_progress: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    pub(super) in_progress: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Environments {
-    pub(crate) fn new(
-        folder: PathBuf,
-        variables: BTreeMap<String, String>,
-        sandbox: Option<SandboxConfig>,
-        hosts: Vec<String>,
-    ) -> Self {
-        Self { folder, variables, sandbox, hosts, in_progress: Mutex::default() }
-    }
-
     /// Returns the name of the environment with these packages.
     pub(crate) fn name(skill: &str, packages: &[String]) -> String {
         let mut sorted: Vec<&str> = packages.iter().map(String::as_str).collect();
@@ -319,7 +310,8 @@ mod tests {
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("python3"), "").unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), bin.display().to_string())]);
-        let environments = Environments::new(folder.path().join("environments"), variables, None, Vec::new());
+        let root = folder.path().join("environments");
+        let environments = Environments { folder: root, variables, ..Environments::default() };
         for _ in 0..2 {
             let plain = environments.plain().unwrap();
             assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
@@ -334,7 +326,7 @@ mod tests {
     #[test]
     fn package_programs_never_shadow_system_programs() {
         let folder = tempfile::tempdir().unwrap();
-        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None, Vec::new());
+        let environments = Environments { folder: folder.path().to_owned(), ..Environments::default() };
         let root = folder.path().join("skill-1");
         let made =
             std::process::Command::new(SYSTEM_PYTHONS[0]).args(["-m", "venv", "--without-pip"]).arg(&root).status();

@@ -104,12 +104,8 @@ struct StoreInner {
 impl SkillStore {
     /// Creates the store. Reads nothing yet.
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
-        let environments = Environments::new(
-            config.environments.clone(),
-            config.variables.clone(),
-            config.sandbox.clone(),
-            config.package_hosts.clone(),
-        );
+        let SkillConfig { environments: folder, variables, sandbox, package_hosts: hosts, .. } = config.clone();
+        let environments = Environments { folder, variables, sandbox, hosts, ..Environments::default() };
         let settings = RwLock::new(Arc::new(settings));
         Self(Arc::new(StoreInner {
             config,

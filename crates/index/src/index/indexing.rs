@@ -19,16 +19,12 @@ const CHUNKS_PER_COMMAND: usize = 64;
 /// Exclusive right to index a document, obtained before any part of it has been read.
 #[derive(Debug)]
 pub struct Claim {
-    queue: mpsc::Sender<Command>,
-    id: DocumentId,
-    document_lock: OwnedMutexGuard<()>,
+    pub(crate) queue: mpsc::Sender<Command>,
+    pub(crate) id: DocumentId,
+    pub(crate) document_lock: OwnedMutexGuard<()>,
 }
 
 impl Claim {
-    pub(crate) const fn new(queue: mpsc::Sender<Command>, id: DocumentId, document_lock: OwnedMutexGuard<()>) -> Self {
-        Self { queue, id, document_lock }
-    }
-
     /// Starts to index the document.
     ///
     /// # Errors
@@ -130,14 +126,10 @@ pub(crate) struct PendingDocument {
     pub(crate) title: Option<String>,
     pub(crate) chunks: u32,
     /// Ordinal and place of the last chunk.
-    last: Option<(u32, DocumentPlace)>,
+    pub(super) last: Option<(u32, DocumentPlace)>,
 }
 
 impl PendingDocument {
-    pub(crate) const fn new(id: DocumentId, title: Option<String>) -> Self {
-        Self { id, title, chunks: 0, last: None }
-    }
-
     /// Counts the next chunk and returns its ordinal. One ordinal is skipped after each page, so that consecutive
     /// ordinals always belong to the same page.
     pub(crate) fn number(&mut self, place: &DocumentPlace) -> u32 {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use agentd_core::mutex::lock;
 use tantivy::{
     schema::{FAST, Field, INDEXED, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions},
     tokenizer::{PreTokenizedStream, PreTokenizedString, TextAnalyzer, Token, Tokenizer, TokenizerManager},
@@ -115,7 +116,7 @@ impl Gate {
     /// Waits for a free slot and reserves it. Proceeds after one second in any case, since the library's thread may
     /// have died.
     pub(crate) fn enter(&self) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lock(&self.waiting);
         let waited = self
             .changed
             .wait_timeout_while(waiting, std::time::Duration::from_secs(1), |waiting| *waiting >= MAX_WAITING);
@@ -124,13 +125,13 @@ impl Gate {
     }
 
     fn leave(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         *waiting = waiting.saturating_sub(1);
         self.changed.notify_one();
     }
 
     /// Resets the count once no chunks are waiting.
     pub(crate) fn clear(&self) {
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        *lock(&self.waiting) = 0;
     }
 }

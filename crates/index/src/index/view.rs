@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use agentd_core::mutex::lock;
 use serde::{Deserialize, Serialize};
 use tantivy::{
     DocAddress, Searcher, SegmentOrdinal, SegmentReader, TantivyDocument, Term,
@@ -219,13 +220,13 @@ impl LastUses {
     /// Loads the times stored in this folder.
     pub(crate) fn load(&self, folder: &Path) {
         let read = fs::read(folder.join(USES_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = read.unwrap_or_default();
+        *lock(&self.times) = read.unwrap_or_default();
     }
 
     /// Stores the times of the documents that still exist.
     pub(crate) fn save(&self, folder: &Path, exists: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
         let bytes = {
-            let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut times = lock(&self.times);
             times.retain(|id, _| exists(id));
             serde_json::to_vec(&*times)?
         };
@@ -236,13 +237,13 @@ impl LastUses {
 
     /// Records that these documents were used.
     pub(crate) fn touch<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>, now: u64) {
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = lock(&self.times);
         times.extend(ids.map(|id| (*id, now)));
     }
 
     /// Returns the time when a document was last used or indexed.
     pub(crate) fn last(&self, entry: &Entry) -> u64 {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = lock(&self.times);
         times.get(&entry.id).copied().unwrap_or_default().max(entry.indexed_at)
     }
 }

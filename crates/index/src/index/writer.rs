@@ -198,7 +198,7 @@ impl Writer {
         self.ensure_writer()?;
         let owner = self.next_owner;
         self.next_owner += 1;
-        self.batch.open.insert(owner, PendingDocument::new(id, title));
+        self.batch.open.insert(owner, PendingDocument { id, title, chunks: 0, last: None });
         Ok(owner)
     }
 

@@ -7,12 +7,13 @@ use std::{
     num::NonZeroUsize,
     os::unix::fs::MetadataExt as _,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
 use agentd_core::{
     knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, Password},
+    mutex::lock,
     ports::OnProgress,
 };
 use futures_util::{StreamExt as _, stream};
@@ -72,14 +73,14 @@ struct CachedFailure {
 impl FailureCache {
     /// Returns the cached failure, unless a retry with this recognition could succeed.
     pub(super) fn cached_failure(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
-        let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let broken = lock(&self.0);
         let CachedFailure { failure, recognition: before, is_final } = broken.peek(id)?;
         let is_outdated = failure.could_be_recognised() && recognition.may_improve_on(before);
         Some(failure.clone()).filter(|_| *is_final && !is_outdated)
     }
 
     pub(super) fn forget(&self, id: &DocumentId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(id);
+        lock(&self.0).pop(id);
     }
 
     /// Caches a failure. Failures of the host or of recognition itself are not cached, so that the document is retried.
@@ -87,7 +88,7 @@ impl FailureCache {
         if is_uncached(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
         }
-        let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut broken = lock(&self.0);
         let is_final = !failure.is_transient() || broken.peek(&id).is_some_and(|before| before.failure.is_transient());
         broken.put(id, CachedFailure { failure, recognition, is_final });
     }
@@ -392,7 +393,7 @@ impl HashCache {
         if stamp.size > max_bytes {
             return Ok(None);
         }
-        if let Some((known, hash)) = self.lock().peek(&identity)
+        if let Some((known, hash)) = lock(&self.0).peek(&identity)
             && *known == stamp
         {
             return Ok(Some(*hash));
@@ -405,13 +406,9 @@ impl HashCache {
             return Ok(None);
         }
         if is_settled && Stamp::of(file)?.1 == stamp {
-            self.lock().put(identity, (stamp, hash));
+            lock(&self.0).put(identity, (stamp, hash));
         }
         Ok(Some(hash))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Hashes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

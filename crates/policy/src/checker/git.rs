@@ -63,33 +63,35 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if holds(FAR_REACHING, name) {
         return ask(format!("git {name} runs programs or cannot be undone"));
     }
-    let has_option = |options: &[&str]| {
+    let has_option = |options: &str| {
         rest.iter().any(|word| {
-            options.iter().any(|option| match option.strip_prefix('-').filter(|letter| letter.len() == 1) {
-                Some(letter) => {
-                    word.text.starts_with('-')
-                        && !word.text.starts_with("--")
-                        && !(name == "tag" && word.text.contains(':'))
-                        && word.text.contains(letter)
+            options.split_ascii_whitespace().any(|option| {
+                match option.strip_prefix('-').filter(|letter| letter.len() == 1) {
+                    Some(letter) => {
+                        word.text.starts_with('-')
+                            && !word.text.starts_with("--")
+                            && !(name == "tag" && word.text.contains(':'))
+                            && word.text.contains(letter)
+                    }
+                    None => word.text.starts_with(option) || abbreviates(&word.text, option),
                 }
-                None => word.text.starts_with(option) || abbreviates(&word.text, option),
             })
         })
     };
     let operands = rest.iter().filter(|word| !word.text.starts_with('-')).count();
     let first = rest.first().map_or("", |word| word.text.as_str());
     let loses_work = match name {
-        "clean" => has_option(&["-f", "--force"]),
-        "reset" => has_option(&["--h", "--m", "--k"]),
+        "clean" => has_option("-f --force"),
+        "reset" => has_option("--h --m --k"),
         "checkout" | "switch" | "restore" => {
-            has_option(&["-f", "--force", "--discard"])
+            has_option("-f --force --discard")
                 || rest.iter().any(|word| matches!(word.text.as_str(), "--" | "." | ":/" | "*"))
         }
-        "branch" | "tag" => has_option(&["-D", "-d", "--delete", "-f", "--force", "-M"]),
+        "branch" | "tag" => has_option("-D -d --delete -f --force -M"),
         "stash" => matches!(first, "drop" | "clear"),
         "reflog" => matches!(first, "expire" | "delete"),
         "gc" | "prune" => true,
-        "rm" => has_option(&["-r", "-f", "--force"]),
+        "rm" => has_option("-r -f --force"),
         "worktree" => first == "remove",
         _ => false,
     };
@@ -118,25 +120,15 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         return ask(format!("git {name} writes outside the session's folders"));
     }
     let runs = match name {
-        "clone" => has_option(&["-u"]) || rest.iter().any(|word| word.text.to_lowercase().starts_with("file:")),
-        "rebase" => has_option(&["-x", "--ex", "-i", "--interactive"]),
+        "clone" => has_option("-u") || rest.iter().any(|word| word.text.to_lowercase().starts_with("file:")),
+        "rebase" => has_option("-x --ex -i --interactive"),
         "bisect" => matches!(first, "run" | "view" | "visualize"),
-        "grep" => has_option(&["-O", "--open"]),
-        "archive" => has_option(&["-o", "--output", "--remote", "--exec"]),
+        "grep" => has_option("-O --open"),
+        "archive" => has_option("-o --output --remote --exec"),
         "config" => {
             operands > 1
                 || matches!(first, "edit" | "set" | "unset" | "rename-section" | "remove-section")
-                || has_option(&[
-                    "--add",
-                    "--unset",
-                    "--replace",
-                    "--edit",
-                    "-e",
-                    "--remove",
-                    "--rename",
-                    "--file",
-                    "-f",
-                ])
+                || has_option("--add --unset --replace --edit -e --remove --rename --file -f")
         }
         _ => false,
     };
@@ -145,6 +137,6 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         let name = word.text.split_once('=').map_or(word.text.as_str(), |(name, _)| name);
         name.len() > 2 && "--output".starts_with(name)
     };
-    let runs = runs || has_option(&["--ext-", "--textc"]) || rest.iter().any(writes);
+    let runs = runs || has_option("--ext- --textc") || rest.iter().any(writes);
     runs.then(|| LayerVerdict::high(format!("git {name} can run programs or write files this way")))
 }

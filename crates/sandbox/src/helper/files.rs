@@ -36,113 +36,99 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     if !policy.network {
         rules = rules.handle_access(AccessNet::from_all(TESTED_ABI)).map_err(step("prepare the Landlock rules"))?;
     }
-    let mut rules = rules.create().map_err(step("create the Landlock rules"))?;
+    let rules = rules.create().map_err(step("create the Landlock rules"))?;
     let read = AccessFs::from_read(TESTED_ABI);
     // Scripts may create pipes, but not devices or sockets.
     let write = AccessFs::from_all(TESTED_ABI)
         & !(AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     // With namespaces, other mounts hide these paths instead.
     let real = policy.hidden.iter().filter(|_| !namespaces).filter_map(|path| path.canonicalize().ok());
-    let hidden: Vec<PathBuf> = real.collect();
+    let mut allowed = AllowedPaths { rules, policy, hidden: real.collect() };
     for path in &policy.read {
-        rules = allow(rules, path, read, policy, &hidden)?;
+        allowed.add(path, read)?;
     }
     for path in &policy.write {
-        rules = allow(rules, path, write, policy, &hidden)?;
+        allowed.add(path, write)?;
     }
     for device in DEVICES {
         let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-        rules = allow_one(rules, Path::new(device), access)?;
+        allowed.add_opened(Path::new(device), access, open(device))?;
     }
     if namespaces {
         for fresh in FRESH {
-            rules = allow_one(rules, Path::new(fresh), write)?;
+            allowed.add_opened(Path::new(fresh), write, open(fresh))?;
         }
         // The parent folders of names contain only readable folders.
         let parents = policy.names.iter().filter_map(|name| name.name.parent()).filter(|path| *path != Path::new("/"));
         for parent in parents.collect::<BTreeSet<_>>() {
-            rules = allow_one(rules, parent, AccessFs::ReadDir.into())?;
+            allowed.add_opened(parent, AccessFs::ReadDir.into(), open(parent))?;
         }
     }
-    let status = rules.restrict_self().map_err(step("restrict file access"))?;
+    let status = allowed.rules.restrict_self().map_err(step("restrict file access"))?;
     Ok(match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u8,
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     })
 }
 
-/// Allows access to a path and everything below. If the path contains a hidden path that cannot be mounted over, allows
-/// access to each of the other entries.
-fn allow(
+/// Paths that the rules allow so far.
+struct AllowedPaths<'a> {
     rules: RulesetCreated,
-    path: &Path,
-    access: BitFlags<AccessFs>,
-    policy: &Policy,
-    hidden: &[PathBuf],
-) -> Step<RulesetCreated> {
-    // A hidden folder around the path is ignored, because the session's own folders are allowed inside it.
-    let real = if hidden.is_empty() { None } else { path.canonicalize().ok() };
-    let is_below = |hidden: &&PathBuf| real.as_ref().is_some_and(|real| hidden.starts_with(real));
-    let hidden: Vec<PathBuf> = hidden.iter().filter(is_below).cloned().collect();
-    if hidden.is_empty() {
-        let opened = if policy.is_exact(path) { exact::open(path, OFlags::PATH).ok() } else { open(path) };
-        return allow_opened(rules, path, access, opened);
-    }
-    allow_around(rules, path, access, &hidden, policy)
+    policy: &'a Policy,
+    /// Paths without access that cannot be mounted over.
+    hidden: Vec<PathBuf>,
 }
 
-fn allow_around(
-    mut rules: RulesetCreated,
-    path: &Path,
-    access: BitFlags<AccessFs>,
-    hidden: &[PathBuf],
-    policy: &Policy,
-) -> Step<RulesetCreated> {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    if policy.is_exact(path) && real != path {
-        return Ok(rules);
-    }
-    let path = real;
-    if hidden.contains(&path) {
-        return Ok(rules);
-    }
-    if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
-        return allow_one(rules, &path, access);
-    }
-    for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-        // The target of a link is allowed by its own path.
-        if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-            rules = allow_around(rules, &entry.path(), access, hidden, policy)?;
+impl AllowedPaths<'_> {
+    /// Allows access to a path and everything below. If the path contains a hidden path that cannot be mounted over,
+    /// allows access to each of the other entries.
+    fn add(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Step<()> {
+        // A hidden folder around the path is ignored, because the session's own folders are allowed inside it.
+        let real = if self.hidden.is_empty() { None } else { path.canonicalize().ok() };
+        let is_below = |hidden: &&PathBuf| real.as_ref().is_some_and(|real| hidden.starts_with(real));
+        let hidden: Vec<PathBuf> = self.hidden.iter().filter(is_below).cloned().collect();
+        if hidden.is_empty() {
+            let opened = if self.policy.is_exact(path) { exact::open(path, OFlags::PATH).ok() } else { open(path) };
+            return self.add_opened(path, access, opened);
         }
+        self.add_around(path, access, &hidden)
     }
-    Ok(rules)
-}
 
-fn allow_one(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Step<RulesetCreated> {
-    allow_opened(rules, path, access, open(path))
-}
-
-fn open(path: &Path) -> Option<OwnedFd> {
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
-}
-
-fn allow_opened(
-    rules: RulesetCreated,
-    path: &Path,
-    access: BitFlags<AccessFs>,
-    opened: Option<OwnedFd>,
-) -> Step<RulesetCreated> {
-    // A missing path cannot be reached.
-    let Some(opened) = opened.map(File::from) else { return Ok(rules) };
-    let Ok(metadata) = opened.metadata() else { return Ok(rules) };
-    let kind = metadata.file_type();
-    if kind.is_socket() || kind.is_symlink() {
-        return Ok(rules);
+    fn add_around(&mut self, path: &Path, access: BitFlags<AccessFs>, hidden: &[PathBuf]) -> Step<()> {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        if hidden.contains(&real) || self.policy.is_exact(path) && real != path {
+            return Ok(());
+        }
+        if !hidden.iter().any(|hidden| hidden.starts_with(&real)) {
+            return self.add_opened(&real, access, open(&real));
+        }
+        for entry in fs::read_dir(&real).into_iter().flatten().flatten() {
+            // The target of a link is allowed by its own path.
+            if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.add_around(&entry.path(), access, hidden)?;
+            }
+        }
+        Ok(())
     }
-    let access = if kind.is_dir() { access } else { access & AccessFs::from_file(TESTED_ABI) };
-    rules
-        .add_rule(PathBeneath::new(OwnedFd::from(opened), access))
-        .map_err(|error| format!("could not allow {}: {error}", path.display()))
+
+    fn add_opened(&mut self, path: &Path, access: BitFlags<AccessFs>, opened: Option<OwnedFd>) -> Step<()> {
+        // A missing path cannot be reached.
+        let Some(opened) = opened.map(File::from) else { return Ok(()) };
+        let Ok(metadata) = opened.metadata() else { return Ok(()) };
+        let kind = metadata.file_type();
+        if kind.is_socket() || kind.is_symlink() {
+            return Ok(());
+        }
+        let access = if kind.is_dir() { access } else { access & AccessFs::from_file(TESTED_ABI) };
+        (&mut self.rules)
+            .add_rule(PathBeneath::new(OwnedFd::from(opened), access))
+            .map_err(|error| format!("could not allow {}: {error}", path.display()))?;
+        Ok(())
+    }
+}
+
+fn open(path: impl AsRef<Path>) -> Option<OwnedFd> {
+    rustix::fs::open(path.as_ref(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// Maximum number of searched entries per listed folder, in breadth-first order. Larger folders are usually packages of

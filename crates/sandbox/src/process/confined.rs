@@ -24,28 +24,16 @@ const HOME: &str = "/tmp";
 /// Starts programs in the sandbox, where they cannot change anything and have no network.
 #[derive(Debug)]
 pub struct ConfinedPrograms {
-    sandbox: Arc<Sandbox>,
+    /// Sandbox in which the programs run.
+    pub sandbox: Arc<Sandbox>,
     /// Additional variables, as for commands.
-    environment: BTreeMap<String, String>,
-    base: BTreeMap<String, String>,
-    /// Empty folder, used instead of the session's own folder.
-    root: PathBuf,
-    /// Predicate for names of secret files.
-    is_secret: fn(&str) -> bool,
-}
-
-impl ConfinedPrograms {
-    /// Creates a starter for this sandbox. The variables are those for commands, and `root` is created if necessary.
-    /// Files are treated as secrets if `is_secret` or this crate classifies their names as secret.
-    pub fn new(
-        sandbox: Arc<Sandbox>,
-        environment: BTreeMap<String, String>,
-        base: BTreeMap<String, String>,
-        root: PathBuf,
-        is_secret: fn(&str) -> bool,
-    ) -> Self {
-        Self { sandbox, environment, base, root, is_secret }
-    }
+    pub environment: BTreeMap<String, String>,
+    /// Basic variables, as for commands.
+    pub base: BTreeMap<String, String>,
+    /// Empty folder, used instead of the session's own folder. Created if necessary.
+    pub root: PathBuf,
+    /// Predicate for names of secret files. Names that this crate classifies as secret are secret in any case.
+    pub is_secret: fn(&str) -> bool,
 }
 
 impl Confiner for ConfinedPrograms {

@@ -5,13 +5,14 @@
 use std::{
     collections::BTreeMap,
     ops::RangeInclusive,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use agentd_core::{
     ids::{CallId, SessionId},
     language::SourceRewrite,
+    mutex::lock,
     ports::{CodeReader, Knowledge, Languages, ToolContext, Web},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     tool_table::ToolRow,
@@ -251,13 +252,9 @@ type ShownCall = (SessionId, CallId, String);
 pub(crate) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
 
 impl ShownRenames {
-    fn stored(&self) -> MutexGuard<'_, Vec<(ShownCall, PlannedRename)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn store(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
         self.take(context, call);
-        let mut stored = self.stored();
+        let mut stored = lock(&self.0);
         if stored.len() >= MAX_STORED {
             stored.remove(0);
         }
@@ -268,7 +265,7 @@ impl ShownRenames {
         let is_shown_call = |(session, id, arguments): &ShownCall| {
             (*session, id, arguments) == (context.session_id, &call.call_id, &call.arguments)
         };
-        let mut stored = self.stored();
+        let mut stored = lock(&self.0);
         let at = stored.iter().position(|(shown, _)| is_shown_call(shown))?;
         Some(stored.remove(at).1)
     }

@@ -15,7 +15,7 @@ use agentd_core::{
     guarded::GuardedNames,
     ids::{CallId, SessionId},
     policy::Confinement,
-    ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
+    ports::{Changes, ReadRules, Snapshots as _, ToolContext, Workspaces as _},
     tool::{FileChange, FileChangeKind},
     undo::{FilesReverted, UndoOutcome, folded},
 };
@@ -226,6 +226,44 @@ async fn change_within_a_clock_tick_is_detected() {
         assert_eq!(fs::read(&file).unwrap(), old, "round {round}");
         fs::write(&file, &content).unwrap();
     }
+}
+
+#[tokio::test]
+async fn diff_of_a_command_is_limited_and_leaves_out_files_that_may_not_be_read() {
+    let mut recorder = Recorder::new(Project::Writable).await;
+    recorder.bench.context.reading = ReadRules::new(|path| !path.ends_with(".pem"));
+    for name in ["a.txt", "gone.txt", "key.pem"] {
+        recorder.bench.put(&format!("/project/{name}"), "old\n");
+    }
+    let changes = recorder.record(|bench| {
+        bench.put("/project/a.txt", "new\n");
+        bench.put("/project/key.pem", "hunter2\n");
+        bench.put("/project/logo.png", b"\0\x01");
+        bench.put("/project/dir/large.txt", "x\n".repeat(200_000));
+        fs::remove_file(bench.real("/project/gone.txt")).unwrap();
+    });
+    let expected = "--- a/project/a.txt\n+++ b/project/a.txt\n@@ -1 +1 @@\n-old\n+new\n--- a/project/gone.txt\n+++ /dev/null\n\
+                    @@ -1 +0,0 @@\n-old\n--- /dev/null\n+++ b/project/logo.png\n(binary content: 2 bytes after)\n\
+                    (… and 2 more files)\n";
+    assert_eq!(changes.await.diff.as_deref(), Some(expected));
+    let check = async |files: usize, lines: usize, shown: usize| {
+        let changes = recorder.record(|bench| {
+            for file in 0..files {
+                bench.put(&format!("/project/{files}/{file:02}.txt"), "x\n".repeat(lines));
+            }
+        });
+        let diff = changes.await.diff.unwrap();
+        assert!(diff.ends_with(&format!("(… and {} more files)\n", files - shown)), "{files}: {diff}");
+        assert_eq!(diff.matches("--- /dev/null\n").count(), shown, "{files}");
+    };
+    check(30, 1, 10).await;
+    check(7, 5_000, 2).await;
+    check(3, 50_000, 1).await;
+    let only_secret = recorder.record(|bench| drop(bench.put("/project/key.pem", "hunter3\n"))).await;
+    assert_eq!((only_secret.files.len(), only_secret.diff), (1, None));
+    // A tool that names its files shows their changes itself.
+    let named = recorder.record_paths(&["/project/a.txt"], |bench| drop(bench.put("/project/a.txt", "named\n"))).await;
+    assert_eq!((named.files.len(), named.diff), (1, None));
 }
 
 #[tokio::test]

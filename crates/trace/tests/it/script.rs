@@ -114,7 +114,7 @@ impl Script {
     }
 
     pub(crate) fn warn(&mut self, code: &str) -> &mut Self {
-        self.push(EventKind::Warning { code: code.to_owned(), message: "m".to_owned() })
+        self.push(EventKind::Warning { code: code.to_owned(), message: "m".to_owned(), retry_in_ms: None })
     }
 
     pub(crate) fn end(&mut self, stop_reason: StopReason) -> &mut Self {

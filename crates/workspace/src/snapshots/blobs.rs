@@ -15,7 +15,7 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -103,10 +103,6 @@ impl Blobs {
         self.total.load(Ordering::Relaxed)
     }
 
-    fn packs(&self) -> MutexGuard<'_, Packs> {
-        lock(&self.packs)
-    }
-
     /// Starts adding blobs. With `many`, small blobs are written into one file.
     pub(super) fn blob_writer(&self, many: bool) -> BlobWriter<'_> {
         BlobWriter { blobs: self, many, pack: None }
@@ -155,7 +151,7 @@ impl Blobs {
 
     /// Returns true if a blob with this hash and size is stored.
     pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
-        self.packs().piece(hash).is_some_and(|piece| piece.size == size)
+        lock(&self.packs).piece(hash).is_some_and(|piece| piece.size == size)
             || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)
     }
 
@@ -191,7 +187,7 @@ impl Blobs {
         // The name comes from the journal; only a valid hash may become a path.
         let Some(wanted) = read_hash(hash) else { return Ok(None) };
         let packed = {
-            let packs = self.packs();
+            let packs = lock(&self.packs);
             packs.piece(&wanted).map(|piece| (packs.file(piece), piece))
         };
         let read = match packed {
@@ -206,7 +202,7 @@ impl Blobs {
 
     /// Returns the size of a blob, if it is stored.
     pub(super) fn size(&self, hash: &Hash) -> Option<u64> {
-        let packed = self.packs().piece(hash).map(|piece| piece.size);
+        let packed = lock(&self.packs).piece(hash).map(|piece| piece.size);
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
@@ -226,7 +222,7 @@ impl Blobs {
                 removed += size;
             }
         }
-        let of_packs = self.packs().remove_unwanted(is_wanted, percent)?;
+        let of_packs = lock(&self.packs).remove_unwanted(is_wanted, percent)?;
         self.total.fetch_sub(of_packs, Ordering::Relaxed);
         Ok(removed + of_packs)
     }
@@ -290,7 +286,7 @@ impl BlobWriter<'_> {
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some(pack) = self.pack.take() else { return Ok(()) };
         let written = pack.finish()?;
-        self.blobs.packs().add(written);
+        lock(&self.blobs.packs).add(written);
         // The files are synced; their names may not be.
         lock(&self.blobs.unsynced).push(String::new());
         Ok(())

@@ -21,7 +21,7 @@ use super::{
     session::SessionRecord,
     tree::Tree,
 };
-use crate::exact::{is_missing, split};
+use crate::exact::{if_present, split};
 
 /// Maximum number of rounds of scanning and reverting. An unreadable folder may hide another unreadable folder.
 const MAX_ROUNDS: usize = 4;
@@ -166,8 +166,6 @@ fn undone_file(change: FileChange, outcome: UndoOutcome, reason: String) -> Undo
 
 fn remove(root: &Root, safe_path: &SafePath) -> io::Result<()> {
     let (folder, name) = split(&safe_path.below);
-    match unlinkat(root.folder(folder)?, OsStr::from_bytes(name), AtFlags::empty()).map_err(io::Error::from) {
-        Err(error) if is_missing(&error) => Ok(()),
-        removed => removed,
-    }
+    let removed = unlinkat(root.folder(folder)?, OsStr::from_bytes(name), AtFlags::empty());
+    if_present(removed.map_err(io::Error::from)).map(drop)
 }

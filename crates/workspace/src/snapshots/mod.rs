@@ -18,6 +18,7 @@
 //!   need, and recognises later changes after a crash. `store` has the last scan of each project.
 //! - `guard`: files that other programs run or obey, by any name. `guarded_changes`: reverts changes that unreviewed
 //!   commands make to guarded files. `leads`: targets of guarded names.
+//! - `call_diff`: diff of a call's changes, for people.
 //! - `config`: limits. `restore`: reverts changes.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders are restored byte for byte. Owners, times,
@@ -30,6 +31,7 @@
 mod base;
 mod baseline;
 mod blobs;
+mod call_diff;
 mod config;
 mod guard;
 mod guarded_changes;
@@ -59,7 +61,7 @@ use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     ids::{CallId, SessionId},
     mutex::lock,
-    ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
+    ports::{Changes, FilesBefore, ReadRules, Snapshots, ToolContext, Workspace},
     tool::FileChange,
     undo::FilesReverted,
 };
@@ -174,28 +176,38 @@ impl FileSnapshots {
         blocking(doing, work).boxed()
     }
 
-    /// Scans again after a call.
+    /// Scans again after a call. Only the diff of a call that may change any file is made, because other tools show
+    /// their changes themselves.
     async fn after(
         self,
         workspace: Arc<Workspace>,
         mut before: BaseState,
         running: CallInProgress,
+        quotes: ReadRules,
     ) -> Result<Changes, WorkspaceError> {
-        let checks = Arc::clone(&self.checks);
+        let (checks, has_diff) = (Arc::clone(&self.checks), !before.scoped);
         let recording = self.work(running.session, "record the changes of the call", move |record| {
             // Files set aside by one check must not appear as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
             // Dropped before the next check, which may rely on a call that still runs.
             let running = running;
             lock(&running.overlaps).update(running.session, &mut before);
-            let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
+            let Changes { files, notes, set_aside, .. } = record.after(&workspace, before)?;
             lock(&running.overlaps).note_check(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
             // Only other sessions have recorded the initial state of these changes.
             record.adopt(own.continued_from)?;
-            Ok(Changes { files: own.changes, notes, set_aside })
+            Ok(Changes { files: own.changes, notes, set_aside, diff: None })
         });
-        recording.await
+        let changes = recording.await?;
+        if !has_diff || changes.files.is_empty() {
+            return Ok(changes);
+        }
+        let files = changes.files.clone();
+        let compare = move |store: &Store| Ok(call_diff::of_changes(&files, &store.blobs, &quotes));
+        // The changes are recorded, also if they cannot be shown.
+        let diff = self.with_store("compare the changed files", compare).await.unwrap_or_default();
+        Ok(Changes { diff, ..changes })
     }
 
     fn shared(&self, session: SessionId) -> SharedRecord {
@@ -237,7 +249,7 @@ impl Snapshots for FileSnapshots {
         let guard = CallGuard::of(call, paths.is_some());
         let guard = (call.guarded.clone(), guard, call.confinement.is_checked());
         let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
-        let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
+        let (session, overlaps, quotes) = (call.session_id, Arc::clone(&self.overlaps), call.reading.clone());
         let client = FileClient::of(call, call.cancel.clone());
         async move {
             // Requested outside `work`, so that a slow client does not block other sessions.
@@ -258,7 +270,7 @@ impl Snapshots for FileSnapshots {
             let (mut before, running) = recording.await?;
             let (gaps, unchecked) = (before.notes.clone(), before.unchecked.clone());
             let (closed, unstored) = (std::mem::take(&mut before.closed), before.unstored());
-            let after = self.clone().after(of_call, before, running).boxed();
+            let after = self.clone().after(of_call, before, running, quotes).boxed();
             Ok(FilesBefore { closed, gaps, unchecked, unstored, after })
         }
         .boxed()

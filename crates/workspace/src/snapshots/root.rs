@@ -17,7 +17,7 @@ use agentd_core::{folder::FOLDERS, path, ports::Workspace};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use crate::{
-    exact::{self, is_missing, split},
+    exact::{self, if_present, split},
     failure::if_there,
     path::{FolderName, PathPlace},
 };
@@ -148,11 +148,7 @@ impl Root {
             return Err(io::ErrorKind::InvalidFilename.into());
         }
         let (folder, name) = split(below);
-        match self.folder(folder).and_then(|folder| stamp_in(&folder, name)) {
-            Ok(stamp) => Ok(Some(stamp)),
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_present(self.folder(folder).and_then(|folder| stamp_in(&folder, name)))
     }
 
     /// Returns the time of the last change, in seconds and nanoseconds; for a folder, including changes to its entries.

@@ -32,7 +32,7 @@ use super::{
     tree::Tree,
 };
 use crate::{
-    exact::{is_missing, split},
+    exact::{if_present, is_missing, split},
     path::PathPlace,
 };
 
@@ -270,10 +270,7 @@ impl Scan<'_> {
             if self.count.load(Ordering::Relaxed) > self.max_files {
                 return Ok(());
             }
-            let entry = match entry.map_err(io::Error::from) {
-                Err(error) if is_missing(&error) => return Ok(()),
-                entry => entry?,
-            };
+            let Some(entry) = if_present(entry.map_err(io::Error::from))? else { return Ok(()) };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;

@@ -1,7 +1,7 @@
 //! The measurements, one subject per file.
 //!
-//! - [`turn`]: times a turn from outside, for several subjects. [`python`]: runs the software that agentd is compared
-//!   with.
+//! - [`turn`]: times a turn from outside, for several subjects. [`terminal`]: a program at a pseudo-terminal. [`python`]:
+//!   runs the software that agentd is compared with.
 //!
 //! The imports in this module are used by most subjects, which import them with `use super::*`.
 
@@ -10,6 +10,7 @@ mod context;
 mod documents;
 mod drawing;
 mod editors;
+mod first_frame;
 mod first_token;
 mod journal;
 mod many_turns;
@@ -25,6 +26,7 @@ mod search;
 mod snapshot;
 mod start_up;
 mod subagents;
+mod terminal;
 mod travel;
 mod turn;
 mod wire_trace;
@@ -63,6 +65,8 @@ pub(crate) enum Subject {
     Relay,
     /// CPU time to draw a fast response at a terminal, and the echo of keys meanwhile
     Drawing,
+    /// Time from the start of a chat to its first prompt at a terminal
+    FirstFrame,
     /// A whole `agentctl run`
     Run,
     /// Time from spawning the daemon to its first response
@@ -141,6 +145,7 @@ impl Subject {
             Self::FirstToken => first_token::measure().await,
             Self::Relay => relay::measure().await,
             Self::Drawing => drawing::measure().await,
+            Self::FirstFrame => first_frame::measure().await,
             Self::Run => run_command::measure().await,
             Self::Start => start_up::measure().await,
             Self::ManyTurns => many_turns::measure().await,

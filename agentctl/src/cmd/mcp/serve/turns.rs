@@ -27,7 +27,7 @@ use crate::{
     mount::FolderChanges,
     session::SessionTarget,
     terminal::attention::Attention,
-    turn::{self, Signals, SocketLine},
+    turn::{self, Asides, Signals, SocketLine},
 };
 
 /// Default time to wait for another client's answer, in seconds.
@@ -345,6 +345,7 @@ async fn until_end(
             asker: person,
             signals: &mut Signals::never(),
             keyboard: &Keyboard::none(),
+            asides: &mut Asides::default(),
             may_steer: |_| false,
             attention: Attention::Off,
             is_guest: false,

@@ -27,7 +27,7 @@ use agentd_core::{
 };
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     front::{
         Engine,
         archives::{self, OpenTurns},
@@ -69,16 +69,10 @@ impl Engine {
     /// # Errors
     /// Fails if the descriptions are inconsistent, one of the sessions already exists, or the journal cannot be
     /// written.
-    pub async fn begin_import(
-        &self,
-        archived: Vec<ArchivedSession>,
-        as_new: bool,
-    ) -> Result<SessionImport, EngineError> {
+    pub async fn begin_import(&self, archived: Vec<ArchivedSession>, as_new: bool) -> Result<SessionImport> {
         check(&archived)?;
-        let ids: HashMap<SessionId, SessionId> = archived
-            .iter()
-            .map(|session| (session.id, if as_new { SessionId::generate() } else { session.id }))
-            .collect();
+        let new_id = |id: SessionId| if as_new { SessionId::generate() } else { id };
+        let ids: HashMap<_, _> = archived.iter().map(|session| (session.id, new_id(session.id))).collect();
         let store = &self.shared.ports.store;
         for id in ids.values() {
             if store.session(*id).await?.is_some() {
@@ -113,7 +107,7 @@ impl Engine {
 }
 
 /// Rejects sessions that do not belong together or exceed limits.
-fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
+fn check(archived: &[ArchivedSession]) -> Result<()> {
     let invalid = |reason: &str| Err(invalid_archive(reason.to_owned()));
     let mut ids = HashSet::new();
     for session in archived {
@@ -162,7 +156,7 @@ impl SessionImport {
         self.ids.get(&id).copied().unwrap_or(id)
     }
 
-    fn journal(&self) -> Result<&dyn JournalImports, EngineError> {
+    fn journal(&self) -> Result<&dyn JournalImports> {
         self.engine.shared.ports.store.imports().ok_or_else(|| {
             EngineError::new(ErrorKind::Configuration, "the journal of this daemon cannot import sessions")
         })
@@ -172,7 +166,7 @@ impl SessionImport {
     ///
     /// # Errors
     /// Fails if the events are out of order or belong to another session, or the journal cannot be written.
-    pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
+    pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<()> {
         let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
         let at =
             at.ok_or_else(|| invalid_archive("it has events of a session that it does not describe".to_owned()))?;
@@ -185,7 +179,7 @@ impl SessionImport {
     }
 
     /// Converts an event to the form in which it is stored here.
-    fn convert(&mut self, at: usize, event: Event) -> Result<Event, EngineError> {
+    fn convert(&mut self, at: usize, event: Event) -> Result<Event> {
         let incoming = &mut self.sessions[at];
         let next = incoming.last_seq + 1;
         if event.session_id != incoming.archived.id || event.seq != next || !event.kind.is_stored() {
@@ -203,7 +197,7 @@ impl SessionImport {
     ///
     /// # Errors
     /// Fails if the file's path leads outside of the tree, its name is in use, or the file cannot be written to disk.
-    pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
+    pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<()> {
         if self.tree.is_none() {
             let transport =
                 self.engine.shared.ports.workspaces.transport().ok_or_else(|| {
@@ -219,7 +213,7 @@ impl SessionImport {
     /// # Errors
     /// Fails if events are missing, or the journal or the files cannot be written. In that case, the whole import is
     /// removed.
-    pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
+    pub async fn finish(mut self) -> Result<ImportReport> {
         let finished = self.try_finish().await;
         match &finished {
             Ok(report) => self.engine.shared.news.publish(SessionNews::Created(report.session_id)),
@@ -228,7 +222,7 @@ impl SessionImport {
         finished
     }
 
-    async fn try_finish(&mut self) -> Result<ImportReport, EngineError> {
+    async fn try_finish(&mut self) -> Result<ImportReport> {
         let mut interrupted = false;
         for at in 0..self.sessions.len() {
             let IncomingSession { archived, last_seq, .. } = &self.sessions[at];
@@ -241,7 +235,15 @@ impl SessionImport {
             Some(tree) => tree.sync()?,
             None => FilesCopied::default(),
         };
-        let drafts = self.sessions.iter().map(|incoming| self.draft(incoming)).collect();
+        let draft = |incoming: &IncomingSession| SessionDraft {
+            draft: incoming.draft,
+            id: self.new_id(incoming.archived.id),
+            created_at: incoming.archived.created_at,
+            at: self.at,
+            settings: self.settings(incoming),
+            counts_usage: self.counts_usage,
+        };
+        let drafts = self.sessions.iter().map(draft).collect();
         // The import fails if it cannot be recorded in the audit log.
         let (session_id, events) = (self.id(), self.sessions.iter().map(|incoming| incoming.last_seq).sum());
         // ID in the archive, if the session gets a new one.
@@ -274,7 +276,7 @@ impl SessionImport {
     }
 
     /// Ends the open turns of a session, and returns true if there were any.
-    async fn end_open_turns(&mut self, at: usize) -> Result<bool, EngineError> {
+    async fn end_open_turns(&mut self, at: usize) -> Result<bool> {
         let (now, session_id) = (self.at, self.new_id(self.sessions[at].archived.id));
         let incoming = &mut self.sessions[at];
         let mut events = Vec::new();
@@ -290,18 +292,6 @@ impl SessionImport {
         let draft = incoming.draft;
         self.journal()?.add(draft, events).await?;
         Ok(true)
-    }
-
-    fn draft(&self, incoming: &IncomingSession) -> SessionDraft {
-        let IncomingSession { draft, archived, .. } = incoming;
-        SessionDraft {
-            draft: *draft,
-            id: self.new_id(archived.id),
-            created_at: archived.created_at,
-            at: self.at,
-            settings: self.settings(incoming),
-            counts_usage: self.counts_usage,
-        }
     }
 
     /// Returns the settings of an imported session, which allow no more than those of a new session and contain no

@@ -31,7 +31,11 @@ use agentd_core::{
 };
 use tokio::runtime::Handle;
 
-use crate::{error::EngineError, front::Engine, recovery};
+use crate::{
+    error::{EngineError, Result},
+    front::Engine,
+    recovery,
+};
 
 /// Events read from the journal at a time.
 const PAGE: usize = 500;
@@ -50,7 +54,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if there is no such session, or the journal cannot be read.
-    pub async fn export_session(&self, id: SessionId) -> Result<SessionExport, EngineError> {
+    pub async fn export_session(&self, id: SessionId) -> Result<SessionExport> {
         let session = self.session(id).await?;
         let stored = session.show().await?.session;
         // The context of a session cannot be measured if the session's project no longer exists.
@@ -67,7 +71,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the session is gone, or the journal cannot be read.
-    pub async fn exported_events(&self, session: &ArchivedSession, after: u64) -> Result<Vec<Event>, EngineError> {
+    pub async fn exported_events(&self, session: &ArchivedSession, after: u64) -> Result<Vec<Event>> {
         let page = usize::try_from(session.events.saturating_sub(after)).unwrap_or(PAGE).min(PAGE);
         if page == 0 {
             return Ok(Vec::new());
@@ -88,10 +92,32 @@ impl Engine {
         &self,
         id: SessionId,
         take: &mut (dyn FnMut(TreeFile, &mut dyn Read) -> io::Result<()> + Send),
-    ) -> Result<FilesCopied, EngineError> {
+    ) -> Result<FilesCopied> {
         match self.shared.ports.workspaces.transport() {
             Some(transport) => Ok(transport.each_file(id, take)?),
             None => Ok(FilesCopied::default()),
+        }
+    }
+
+    /// Cleans up interrupted imports. Called at start, before any import.
+    ///
+    /// # Errors
+    /// Fails if the files cannot be read.
+    pub async fn settle_imports(&self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let settled = tokio::task::spawn_blocking(move || {
+            let Some(transport) = shared.ports.workspaces.transport() else { return Ok(()) };
+            let runtime = Handle::current();
+            // If the journal cannot be read, nothing is removed.
+            transport
+                .clean_up(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
+        });
+        match settled.await {
+            Ok(settled) => Ok(settled?),
+            Err(error) => {
+                tracing::error!("could not clean up interrupted imports: {error}");
+                Ok(())
+            }
         }
     }
 }
@@ -137,30 +163,6 @@ pub(crate) fn without_private_data(mut event: Event) -> Event {
 fn strip_undo_data(files: &mut [FileChange]) {
     for file in files {
         *file = FileChange::new(std::mem::take(&mut file.path), file.change);
-    }
-}
-
-impl Engine {
-    /// Cleans up interrupted imports. Called at start, before any import.
-    ///
-    /// # Errors
-    /// Fails if the files cannot be read.
-    pub async fn settle_imports(&self) -> Result<(), EngineError> {
-        let shared = Arc::clone(&self.shared);
-        let settled = tokio::task::spawn_blocking(move || {
-            let Some(transport) = shared.ports.workspaces.transport() else { return Ok(()) };
-            let runtime = Handle::current();
-            // If the journal cannot be read, nothing is removed.
-            transport
-                .clean_up(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
-        });
-        match settled.await {
-            Ok(settled) => Ok(settled?),
-            Err(error) => {
-                tracing::error!("could not clean up interrupted imports: {error}");
-                Ok(())
-            }
-        }
     }
 }
 

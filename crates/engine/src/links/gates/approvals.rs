@@ -3,19 +3,23 @@
 //!
 //! A call that reads through a symbolic link is judged both as written and with the link's target, and the form with
 //! the target is the one that runs. The tool follows no links, so it opens exactly the path that was judged and shown.
+//!
+//! An edit in a read-only project first asks the user to make the project writable.
+
+use std::sync::Arc;
 
 use agentd_core::{
     audit::DecidedBy,
     catalogue::ForeignTool,
+    client_tool::CLIENT_TOOL_PREFIX,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSAL_PREFIX},
     policy::{Explanation, Layer, Verdict},
-    ports::SkillPackages,
-    session::SessionMode,
+    ports::{SkillPackages, ToolContext, Workspace},
+    session::{Mount, SessionMode},
     tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
-    turn::{Denial, OnInterrupt},
+    turn::OnInterrupt,
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
-use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,18 +29,21 @@ use crate::{
         tools::session_tools,
     },
     turn::{
-        Phase, TurnExit,
+        Flow, Phase, TurnExit, TurnFiles,
         call_record::{require_approval, require_package_approval},
         hooks::{Hook, Invocation, Link, Next},
-        recorder::ResolvedInterrupt,
+        recorder::{CallAnswers, ResolvedInterrupt},
     },
 };
+
+/// Start of the paths of files in the project.
+const IN_PROJECT: &str = "/project/";
 
 pub(crate) struct Approvals;
 
 impl Link for Approvals {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let context = call.context;
             if context.is_in_flight(call.call) {
                 // The call was approved before the restart and is still running.
@@ -47,7 +54,12 @@ impl Link for Approvals {
             let failed = context.tools.chain.prepare_call(call).await?;
             let gated = GatedCall { call, next, tool, followed: followed(call).await? };
             let judgement = gated.judge().await?;
-            let earlier = context.rules.answered.get(&call.call.call_id).map(|earlier| earlier.approval.as_ref());
+            if failed.is_none()
+                && let Some(refused) = gated.make_writable(&judgement).await?
+            {
+                return Ok(refused);
+            }
+            let earlier = context.rules.answered.get(&call.call.call_id).and_then(CallAnswers::decision);
             let decision = decide(&judgement.verdict, failed.is_some(), earlier, context.rules.answering.now());
             match (decision, failed) {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
@@ -62,15 +74,10 @@ impl Link for Approvals {
                     gated.apply_decision(answered.clone()).await
                 }
                 (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask for approval: {reason}"))),
-                (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
-                    call_id: call.call.call_id.clone(),
-                    tool: tool.name.clone(),
-                    reason: reason.to_owned(),
-                })),
+                (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(call.denial(&tool.name, reason))),
                 (Decision::Ask, _) => gated.ask(judgement).await,
             }
-        }
-        .boxed()
+        })
     }
 }
 
@@ -85,7 +92,7 @@ struct GatedCall<'a> {
 
 impl GatedCall<'_> {
     /// Judges the call in its current form, with the current grants. The verdict is also recorded for the audit log.
-    async fn judge(&self) -> Result<Explanation, TurnExit> {
+    async fn judge(&self) -> Flow<Explanation> {
         let Self { call, tool, followed, .. } = self;
         let (context, toolbox) = (call.context, &call.context.ports.toolbox);
         let is_command = tool.name == SHELL_TOOL;
@@ -139,8 +146,46 @@ impl GatedCall<'_> {
         Ok(judgement)
     }
 
+    /// Asks the user to make a read-only project writable if the call edits it. If the user does, the turn continues in
+    /// a new task with the writable project, where the call is judged again. Returns the output of a call that cannot
+    /// run, or `None` if there is nothing to ask or the turn runs unattended.
+    async fn make_writable(&self, judgement: &Explanation) -> Result<Option<ToolOutput>, TurnExit> {
+        let Self { call, tool, .. } = self;
+        let (context, toolbox) = (call.context, &call.context.ports.toolbox);
+        let TurnFiles { workspace, .. } = &context.files;
+        let Some(project) = workspace.project.as_ref().filter(|project| !project.writable) else { return Ok(None) };
+        // A subagent has its parent's project, which its own session cannot change.
+        let can_ask = context.rules.answering.now() == OnInterrupt::Wait
+            && context.settings.parent.is_none()
+            && context.settings.project.as_ref() == Some(project)
+            && !matches!(judgement.verdict, Verdict::Deny { .. });
+        let tool_context = context.tool_context(call.call);
+        let paths = if can_ask { toolbox.changes(&tool_context, call.call) } else { None };
+        let paths = paths.unwrap_or_default();
+        let Some(path) = paths.iter().find(|path| path.starts_with(IN_PROJECT)) else { return Ok(None) };
+        // A call that would fail in a writable project, too, is not worth a question.
+        let writable = Mount { writable: true, ..project.clone() };
+        let workspace = Arc::new(Workspace { project: Some(writable), ..(**workspace).clone() });
+        let tool_context = ToolContext { workspace, ..tool_context };
+        if let Err(failed) = context.or_cancelled(toolbox.preview(&tool_context, call.call)).await? {
+            return Ok(Some(failed));
+        }
+        let answered = call.ask(Ask::of_writable(&project.path, &tool.name, path)).await?;
+        if answered.answer == Answer::Approve {
+            return Err(TurnExit::Handoff);
+        }
+        let user_text = answered.user_text();
+        let reason = user_text.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        call.record.entries().effects.user_text = user_text;
+        let text = format!(
+            "{path} cannot be changed: the user keeps the project read-only in this turn{reason}. Write to /outputs \
+             instead, or ask"
+        );
+        Ok(Some(ToolOutput::error(ToolErrorCode::Path, text)))
+    }
+
     /// Asks the user for a decision, and applies the decision.
-    async fn ask(self, judgement: Explanation) -> Result<ToolOutput, TurnExit> {
+    async fn ask(self, judgement: Explanation) -> Flow<ToolOutput> {
         let Self { call, tool, .. } = self;
         let preview = match self.preview().await? {
             Ok(preview) => preview,
@@ -172,7 +217,7 @@ impl GatedCall<'_> {
     }
 
     /// Applies the user's decision, if the call still does what the user was shown.
-    async fn apply_decision(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
+    async fn apply_decision(self, answered: ResolvedInterrupt) -> Flow<ToolOutput> {
         let is_approval = matches!(
             answered.answer,
             Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. }
@@ -196,7 +241,7 @@ impl GatedCall<'_> {
     /// Rejects a call that would no longer do what the user was shown. A question may wait for days, and files may
     /// change in the meantime, or the tool's name may now belong to another or a reconfigured server. The call does not
     /// run; the model can read the new state and repeat the call, and the user is shown the new state.
-    async fn reject_if_changed(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
+    async fn reject_if_changed(&self, answered: &ResolvedInterrupt) -> Flow<Option<ToolOutput>> {
         let Self { call, tool, .. } = self;
         let shown = match (answered.asked.as_deref(), &answered.by) {
             (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
@@ -224,11 +269,11 @@ impl GatedCall<'_> {
             return Ok(None);
         }
         let message = format!("{} did not run: its effect is no longer what you were shown", tool.name);
-        let mut text =
+        let mut text = format!(
             "it did not run: its effect has changed since the user was asked. Read the files again; if it is still \
-                        needed, call it again, and the user is asked again"
-                .to_owned();
-        text.push_str(&requested_arguments(answered));
+             needed, call it again, and the user is asked again{}",
+            requested_arguments(answered)
+        );
         if let Err(output) = current {
             text.push_str(&format!("\nIt would now fail: {}", output.text));
         }
@@ -236,7 +281,7 @@ impl GatedCall<'_> {
     }
 
     /// Runs an approved call, unless the rules, which may have changed while the question was pending, now deny it.
-    async fn run_approved(self, by: &DecidedBy) -> Result<ToolOutput, TurnExit> {
+    async fn run_approved(self, by: &DecidedBy) -> Flow<ToolOutput> {
         let judgement = self.judge().await?;
         if *by == DecidedBy::Grant {
             // A grant was added in the meantime, so no user has reviewed this call.
@@ -255,7 +300,7 @@ impl GatedCall<'_> {
     ///
     /// The arguments are judged again. A verdict to ask counts as approved by the user who wrote the arguments, at any
     /// risk; a denial remains a denial. An edited call produces no grant.
-    async fn run_edited(self, args: Value) -> Result<ToolOutput, TurnExit> {
+    async fn run_edited(self, args: Value) -> Flow<ToolOutput> {
         let Self { call, next, tool, .. } = self;
         let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
         let invocation = Invocation { call: &edited, ..*call };
@@ -274,19 +319,17 @@ impl GatedCall<'_> {
     }
 
     /// Runs the call with links already followed.
-    async fn run(self) -> Result<ToolOutput, TurnExit> {
+    async fn run(self) -> Flow<ToolOutput> {
         let Self { call, next, followed, .. } = self;
         call.record.entries().passed = true;
         let unreadable_paths = unreadable_files(call);
-        let Some(FollowedLink { arguments, .. }) = followed else {
-            return Ok(withhold(next.run(call).await?, &unreadable_paths));
-        };
-        let followed_call = ToolCall { arguments, ..call.call.clone() };
-        Ok(withhold(next.run(&Invocation { call: &followed_call, ..*call }).await?, &unreadable_paths))
+        let followed_call = followed.map(|link| ToolCall { arguments: link.arguments, ..call.call.clone() });
+        let invocation = Invocation { call: followed_call.as_ref().unwrap_or(call.call), ..*call };
+        Ok(withhold(next.run(&invocation).await?, &unreadable_paths))
     }
 
     /// Returns the preview of the call for the user. For a call that reads through a link, returns the target.
-    async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
+    async fn preview(&self) -> Flow<Result<Option<String>, ToolOutput>> {
         let (call, context) = (self.call, self.call.context);
         let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
         let preview = preview.map_err(|failed| withhold(failed, &unreadable_files(call)));
@@ -346,7 +389,7 @@ fn decide<'a>(
 }
 
 /// Answers a call to an unknown tool. The call is not passed on, because no rule could judge it.
-async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn answer_unknown_tool(call: &Invocation<'_>) -> Flow<ToolOutput> {
     let (context, name) = (call.context, call.call.name.as_str());
     let reason = "no such tool".to_owned();
     call.record.record_judgement(&Explanation {
@@ -360,7 +403,7 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
         granted_by: Vec::new(),
         leads_to: None,
     });
-    if session_tools::is_client_tool_name(name) {
+    if name.starts_with(CLIENT_TOOL_PREFIX) {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::CLIENT_GONE));
     }
     // The toolbox has the best error message for a tool that it lacks. For a tool that only the turn lacks, the toolbox
@@ -385,7 +428,7 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
 }
 
 /// Follows the link through which the call reads, if there is one.
-async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExit> {
+async fn followed(call: &Invocation<'_>) -> Flow<Option<FollowedLink>> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
     context.or_cancelled(context.ports.toolbox.follow(&tool_context, call.call)).await
@@ -426,7 +469,7 @@ fn owner(foreign: Option<&ForeignTool>) -> Option<Box<Owner>> {
 }
 
 /// Rejects a call that no longer matches the question, with a warning for the user and text for the model.
-async fn reject_changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
+async fn reject_changed(call: &Invocation<'_>, message: String, text: String) -> Flow<ToolOutput> {
     call.record.entries().blocked = true;
     call.context.recorder.warn("changed_since_asked", message).await?;
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))

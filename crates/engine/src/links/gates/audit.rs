@@ -14,15 +14,14 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Risk, Verdict},
     tool::{Effect, FileChange, FileKind, ToolCall, ToolErrorCode, ToolOutput},
-    turn::{Denial, OnInterrupt, StopReason},
+    turn::{OnInterrupt, StopReason},
     undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
 use agentd_policy::is_shallow;
-use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use crate::turn::{
-    TurnExit,
+    Flow, TurnExit,
     call_record::CallRecord,
     hooks::{Hook, Invocation, Link, Next},
 };
@@ -35,30 +34,26 @@ pub(crate) struct AuditGate;
 
 impl Link for AuditLogger {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let outcome = next.run(call).await;
             // If the outcome cannot be stored, the end of the call is unknown. The entry is left open, as after a
             // crash.
             if let Some(end) = call_end(call, &outcome) {
+                let context = call.context;
                 if !call.record.entries().logged {
                     let (allowed, by) = unlogged_decision(call, &outcome);
-                    call.context
-                        .ports
-                        .audit
-                        .note(call.context.audit_entry(call.call, decision_of(call, allowed, by)))
-                        .await;
+                    context.ports.audit.note(context.audit_entry(call.call, decision_of(call, allowed, by))).await;
                 }
-                call.context.ports.audit.note(call.context.audit_entry(call.call, AuditFact::CallEnded(end))).await;
+                context.ports.audit.note(context.audit_entry(call.call, AuditFact::CallEnded(end))).await;
             }
             outcome
-        }
-        .boxed()
+        })
     }
 }
 
 impl Link for AuditGate {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let audit = &call.context.ports.audit;
             let is_own = call.context.tools.chain.own(&call.call.name).is_some();
             if is_own && (is_read_only(call) || call.context.is_in_flight(call.call)) {
@@ -73,8 +68,7 @@ impl Link for AuditGate {
             }
             call.record.entries().logged = true;
             next.run(call).await
-        }
-        .boxed()
+        })
     }
 }
 
@@ -84,7 +78,7 @@ fn is_read_only(call: &Invocation<'_>) -> bool {
 }
 
 /// Rejects a call because the log cannot be written, and warns the user.
-async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
+async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Flow<ToolOutput> {
     call.record.entries().log_failed = true;
     call.record.entries().blocked = true;
     let tool = &call.call.name;
@@ -131,38 +125,6 @@ fn decision_of(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact
     }))
 }
 
-/// Records the decision on restoring files written by a call.
-pub(crate) async fn record_restore(
-    call: &Invocation<'_>,
-    args: Value,
-    (reason, rule): (&str, &str),
-    allowed: bool,
-    by: DecidedBy,
-    answer: Option<Answer>,
-) -> Result<(), AuditError> {
-    let decision = Decision {
-        tool: Ask::KEEP.to_owned(),
-        args,
-        leads_to: None,
-        asked_by: requester(call),
-        verdict: VerdictName::Ask,
-        layer: Some(Layer::Checker.as_str().to_owned()),
-        rule: Some(rule.to_owned()),
-        risk: Some(Risk::High),
-        reason: Some(reason.to_owned()),
-        allowed,
-        granted_by: Vec::new(),
-        by,
-        answer,
-        reply: None,
-    };
-    call.context
-        .ports
-        .audit
-        .record(call.context.audit_entry(call.call, AuditFact::CallDecided(Box::new(decision))))
-        .await
-}
-
 fn requester(call: &Invocation<'_>) -> Requester {
     let context = call.context;
     Requester { model: context.models.model.info().id.clone(), agent: context.active_agent.name().to_owned() }
@@ -190,7 +152,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 }
 
 /// Returns the decision on a call that did not reach the gate or that the gate blocked.
-fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
+fn unlogged_decision(call: &Invocation<'_>, outcome: &Flow<ToolOutput>) -> (bool, DecidedBy) {
     if call.record.entries().blocked {
         return (false, DecidedBy::Daemon);
     }
@@ -209,7 +171,7 @@ fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExi
     (false, by)
 }
 
-fn call_end(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Option<CallEnd> {
+fn call_end(call: &Invocation<'_>, outcome: &Flow<ToolOutput>) -> Option<CallEnd> {
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
@@ -251,11 +213,7 @@ const MAX_NAMES: usize = 5;
 const GUARDED_RULE: &str = "a guarded name, written by a command that no user reviewed";
 
 /// Asks about the reverted files, applies the answer, and appends the outcome to the output.
-pub(crate) async fn settle_reverted(
-    call: &Invocation<'_>,
-    reverted: FilesReverted,
-    output: &mut ToolOutput,
-) -> Result<(), TurnExit> {
+pub(crate) async fn settle_reverted(call: &Invocation<'_>, reverted: FilesReverted, output: &mut ToolOutput) -> Flow {
     let context = call.context;
     let not_reverted =
         reverted.files.iter().filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed));
@@ -291,12 +249,8 @@ pub(crate) async fn settle_reverted(
             output.files.extend(restored.changes);
             if !not_restored.is_empty() {
                 let reason = "its path was changed, or could not be written";
-                return deny(
-                    call,
-                    format!("the user kept {not_restored}, but it could not be restored: {reason}"),
-                    output,
-                )
-                .await;
+                let message = format!("the user kept {not_restored}, but it could not be restored: {reason}");
+                return deny(call, message, output).await;
             }
             output.text.push_str(&format!("\n[{message}; the user kept it]"));
             Ok(())
@@ -317,11 +271,7 @@ pub(crate) async fn report_interrupted(call: &Invocation<'_>, reverted: &FilesRe
 }
 
 /// Reports that the check after a command failed, so guarded files may remain.
-pub(crate) async fn report_unchecked(
-    call: &Invocation<'_>,
-    reason: &str,
-    output: &mut ToolOutput,
-) -> Result<(), TurnExit> {
+pub(crate) async fn report_unchecked(call: &Invocation<'_>, reason: &str, output: &mut ToolOutput) -> Flow {
     let message = "the command may have left files that other programs run or load: its changes could not be checked";
     deny(call, format!("{message}: {reason}"), output).await
 }
@@ -345,7 +295,23 @@ async fn confirm_restore(call: &Invocation<'_>, message: &str, changes: &[FileCh
             Err(reason) => (DecidedBy::Daemon, None, Err(reason)),
         },
     };
-    let logged = record_restore(call, args, (message, GUARDED_RULE), decided.is_ok(), by, answer).await;
+    let decision = AuditFact::CallDecided(Box::new(Decision {
+        tool: Ask::KEEP.to_owned(),
+        args,
+        leads_to: None,
+        asked_by: requester(call),
+        verdict: VerdictName::Ask,
+        layer: Some(Layer::Checker.as_str().to_owned()),
+        rule: Some(GUARDED_RULE.to_owned()),
+        risk: Some(Risk::High),
+        reason: Some(message.to_owned()),
+        allowed: decided.is_ok(),
+        granted_by: Vec::new(),
+        by,
+        answer,
+        reply: None,
+    }));
+    let logged = call.context.ports.audit.record(call.context.audit_entry(call.call, decision)).await;
     logged.map_err(|error| format!("could not write the audit log: {error}")).and(decided)
 }
 
@@ -409,10 +375,10 @@ async fn preview(call: &Invocation<'_>, changes: &[FileChange]) -> Result<String
 }
 
 /// Reports a denial to the model, to the user and in the result of the turn.
-async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Result<(), TurnExit> {
+async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Flow {
     output.text.push_str(&format!("\n[{reason}]"));
     let is_fatal = call.context.rules.answering.now() == OnInterrupt::Fail;
-    let denial = Denial { call_id: call.call.call_id.clone(), tool: call.call.name.clone(), reason: reason.clone() };
+    let denial = call.denial(&call.call.name, reason.as_str());
     {
         let mut entries = call.record.entries();
         entries.effects.delegated.denials.push(denial);

@@ -28,7 +28,6 @@ use agentd_core::{
     model::Message,
     search::{SearchQuery, searchable},
 };
-use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use crate::turn::{
@@ -54,7 +53,7 @@ impl Link for Repair {
 
 /// Places each result directly after its call, in the order of the calls, and inserts a placeholder for a missing
 /// result. Drops results without a call, repeated calls, and empty messages.
-fn repair(messages: Vec<Message>) -> Vec<Message> {
+pub(crate) fn repair(messages: Vec<Message>) -> Vec<Message> {
     let messages = with_plain_ids(messages);
     let mut results: HashMap<CallId, (String, String)> = HashMap::new();
     let mut rest = Vec::with_capacity(messages.len());
@@ -163,14 +162,13 @@ impl Link for Recall {
         if nothing_hidden || context.models.model.info().embedded {
             return done(());
         }
-        async move {
+        Box::pin(async move {
             let search = timeout(SEARCH_TIMEOUT, passages(context, state, &hidden));
             match context.or_cancelled(search).await? {
                 Ok(found) if !found.is_empty() => context.append_notice(state, notice(&found)).await,
                 _ => Ok(()),
             }
-        }
-        .boxed()
+        })
     }
 }
 

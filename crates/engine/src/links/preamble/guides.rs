@@ -27,7 +27,7 @@ use crate::{
     error::EngineError,
     instructions::{self, PreambleContext, last_sources, memory_notice, skills_notice},
     turn::{
-        Phase, TurnContext, TurnExit, TurnState, dispatch,
+        Flow, TurnContext, TurnState, dispatch,
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
         request::reminder_or_over,
     },
@@ -41,11 +41,10 @@ impl Link for Memory {
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             repeat_notice(context, state, NoticeTopic::Memory, memory_notice).await?;
             add_folder_notes(context, state).await
-        }
-        .boxed()
+        })
     }
 }
 
@@ -60,13 +59,10 @@ fn repeat_notice<'a>(
     if !compacted || last_sources(&state.history, topic).is_some() {
         return done(());
     }
-    async move {
+    Box::pin(async move {
         let limits = context.config.guides;
-        let Some(guides) =
-            instructions::read_guides(&*context.ports.workspaces, &context.files.workspace, limits).await
-        else {
-            return Ok(());
-        };
+        let (workspaces, workspace) = (&*context.ports.workspaces, &context.files.workspace);
+        let Some(guides) = instructions::read_guides(workspaces, workspace, limits).await else { return Ok(()) };
         let window = context.smallest_window();
         let (history, tools) = (&state.history, &context.tools.visible);
         let preamble = PreambleContext { guides: &guides, limits, window, history, attached: &[], tools };
@@ -74,8 +70,7 @@ fn repeat_notice<'a>(
             context.append_notice(state, body).await?;
         }
         Ok(())
-    }
-    .boxed()
+    })
 }
 
 /// Returns the paths that calls have reached since the last check. After a compaction, the whole remaining history is
@@ -97,10 +92,9 @@ fn touched_paths(context: &TurnContext, state: &TurnState) -> Vec<String> {
 
 /// Shows the guides of folders that calls have reached since the last check. The first check of a turn also covers
 /// guides shown earlier, and reports guides that were changed or removed.
-async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Flow {
     let (limits, workspace) = (context.config.guides, &context.files.workspace);
-    let is_working = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
-    if !limits.memory || !is_working || !state.pending_calls.is_empty() || workspace.project.is_none() {
+    if !limits.memory || !state.asks_model() || workspace.project.is_none() {
         return Ok(());
     }
     let (shown_files, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);
@@ -138,15 +132,14 @@ impl Link for Skills {
         if state.only_compacts() || context.tools.mentions.skills.is_empty() {
             return done(());
         }
-        async move {
+        Box::pin(async move {
             for loaded in &context.tools.mentions.skills {
                 if let Err(message) = link_skill(context, &loaded.skill.name).await? {
                     context.recorder.warn("skill", message).await?;
                 }
             }
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -160,7 +153,7 @@ impl Link for Skills {
         if names.is_empty() || !matches!(effect, Some(Effect::Read | Effect::Execute)) {
             return done(None);
         }
-        async move {
+        Box::pin(async move {
             for name in names {
                 if let Err(message) = link_skill(call.context, &name).await? {
                     return Ok(Some(ToolOutput::error(ToolErrorCode::Path, message)));
@@ -177,8 +170,7 @@ impl Link for Skills {
                 }
             }
             Ok(None)
-        }
-        .boxed()
+        })
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
@@ -190,7 +182,7 @@ impl Link for Skills {
         if packages.is_empty() && !runs_skill() {
             return next.run(call);
         }
-        async move {
+        Box::pin(async move {
             let Some(skills) = skills_port(call.context) else { return next.run(call).await };
             if !packages.is_empty() {
                 // Shows progress during the installation, and records that the call has started, in case of a crash.
@@ -216,8 +208,7 @@ impl Link for Skills {
                 );
             }
             Ok(output)
-        }
-        .boxed()
+        })
     }
 }
 
@@ -232,7 +223,7 @@ fn skills_port(context: &TurnContext) -> Option<&dyn ports::Skills> {
 
 /// Links a skill into the session, if a skill with that name exists. The inner error is a sentence about
 /// the problem.
-async fn link_skill(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
+async fn link_skill(context: &TurnContext, name: &str) -> Flow<Result<(), String>> {
     let Some(skills) = skills_port(context) else { return Ok(Ok(())) };
     context.make_folders().await?;
     let linked = context.or_cancelled(skills.link(&context.files.workspace, name)).await?;
@@ -279,7 +270,7 @@ impl Link for Files {
         {
             return done(());
         }
-        async move {
+        Box::pin(async move {
             if !state.returned_pictures.is_empty() {
                 // Pictures come after all results of the step, because nothing may come between results.
                 context.or_cancelled(context.models.model.look_up_vision()).await?;
@@ -287,8 +278,7 @@ impl Link for Files {
                 context.append_notice(state, notice).await?;
             }
             if has_vision(context) { load(context, state).await } else { Ok(()) }
-        }
-        .boxed()
+        })
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
@@ -306,7 +296,7 @@ fn has_vision(context: &TurnContext) -> bool {
 }
 
 /// Reads the visible pictures that are not yet loaded. Missing pictures are skipped.
-async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+async fn load(context: &TurnContext, state: &mut TurnState) -> Flow {
     let left_out = pictures_left_out(attachments::pictures(&state.history).count());
     let shown: Vec<Picture> = attachments::pictures(&state.history).skip(left_out).cloned().collect();
     state.pictures.retain(|path, _| shown.iter().any(|picture| picture.path == *path));
@@ -354,7 +344,7 @@ impl Link for InputMentions {
         if state.steps > 0 || context.tools.mentions.problems.is_empty() {
             return done(());
         }
-        async move {
+        Box::pin(async move {
             let problems = &context.tools.mentions.problems;
             let more = problems.len().saturating_sub(MAX_PROBLEMS);
             let more = (more > 0).then(|| format!("{more} more mentioned names also load nothing"));
@@ -362,8 +352,7 @@ impl Link for InputMentions {
                 context.recorder.warn("mention", problem).await?;
             }
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn reminder(&self, context: &TurnContext, _: &TurnState) -> Option<Reminder> {

@@ -14,10 +14,9 @@ use agentd_core::{
     tool::{ToolErrorCode, ToolOutput},
     turn::{Denial, OnInterrupt, StopReason},
 };
-use futures_util::FutureExt as _;
 
 use crate::turn::{
-    Phase, TurnContext, TurnExit, TurnState,
+    Flow, Phase, TurnContext, TurnExit, TurnState,
     hooks::{Hook, Invocation, Link, Next, Reminder, done},
     recorder::whole,
     route::PLAN_FIRST,
@@ -39,7 +38,7 @@ pub(crate) struct TurnPlan;
 
 impl Link for TurnPlan {
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();
             let Some(plan) = state.answer.clone().filter(|_| is_made) else { return Ok(()) };
             decide(context, state, plan).await?;
@@ -48,8 +47,7 @@ impl Link for TurnPlan {
                 state.note(steer);
             }
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn reminder(&self, _: &TurnContext, state: &TurnState) -> Option<Reminder> {
@@ -66,7 +64,7 @@ impl Link for TurnPlan {
 }
 
 /// Gets a decision on the plan, and applies the decision.
-async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> Result<(), TurnExit> {
+async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> Flow {
     let id = call_id(state);
     let earlier = context.rules.answered.get(&id).and_then(|earlier| earlier.approval.clone());
     let denied = |reason: &str| Denial { call_id: id.clone(), tool: Ask::PLAN.to_owned(), reason: reason.to_owned() };
@@ -82,12 +80,8 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         Answer::Reject { .. } => match answered.user_text() {
             // The text is handled like any input added to the turn.
             Some(text) => {
-                context
-                    .append_notice(
-                        state,
-                        ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None },
-                    )
-                    .await
+                let body = ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None };
+                context.append_notice(state, body).await
             }
             None => Err(TurnExit::Denied(denied("the plan was rejected"))),
         },
@@ -111,12 +105,7 @@ fn call_id(state: &TurnState) -> CallId {
 }
 
 /// Ends the planning with the model's plan or the user's version. The todo list and the notice are stored atomically.
-async fn finish_planning(
-    context: &TurnContext,
-    state: &mut TurnState,
-    plan: &str,
-    changed: Option<&str>,
-) -> Result<(), TurnExit> {
+async fn finish_planning(context: &TurnContext, state: &mut TurnState, plan: &str, changed: Option<&str>) -> Flow {
     let text = changed.map_or(PLAN_APPROVED.to_owned(), |changed| format!("{PLAN_EDITED}\n\n{}", changed.trim()));
     let item = Item::new(context.ids.turn, Reminder::new(NoticeTopic::Planned, text).notice());
     let todos = todos(changed.unwrap_or(plan));

@@ -44,7 +44,7 @@ use serde::de::IgnoredAny;
 use crate::{
     links::results::reduce::Patterns,
     turn::{
-        Phase, TurnContext, TurnExit, TurnState,
+        Flow, Phase, TurnContext, TurnState,
         hooks::{Hook, Invocation, Link, Next, Reminder},
     },
 };
@@ -76,7 +76,7 @@ impl Default for Results {
 
 impl Link for Results {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        async move {
+        Box::pin(async move {
             let ResultLimits { large, feedback } = call.context.prompt.results;
             let tool = call.context.tool(&call.call.name);
             let runs_something = tool.is_some_and(|tool| tool.effect == Effect::Execute);
@@ -99,13 +99,12 @@ impl Link for Results {
             let (text, fits) = run_blocking_if_long(output.text, move |text| estimate(text) <= large).await;
             let output = ToolOutput { text, ..output };
             if fits { Ok(with_original(output)) } else { shortened(call, output, large).await }
-        }
-        .boxed()
+        })
     }
 }
 
 /// Replaces everything that is not text with one-line descriptions.
-async fn replace_binary(call: &Invocation<'_>, mut output: ToolOutput) -> Result<ToolOutput, TurnExit> {
+async fn replace_binary(call: &Invocation<'_>, mut output: ToolOutput) -> Flow<ToolOutput> {
     let (text, is_text) = run_blocking_if_long(output.text, is_text).await;
     output.text = text;
     if !is_text {
@@ -132,7 +131,7 @@ fn is_text(text: &str) -> bool {
 }
 
 /// Stores the data, and returns one line about each piece.
-async fn store_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>, TurnExit> {
+async fn store_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Flow<Vec<String>> {
     let (mut lines, mut used) = (Vec::new(), HashSet::new());
     let dropped = data.len().saturating_sub(MAX_PIECES);
     for (number, data) in data.into_iter().take(MAX_PIECES).enumerate() {
@@ -258,7 +257,7 @@ fn current_task<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'a str> {
 }
 
 /// Truncates a text that is too long, and stores the original.
-async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) -> Result<ToolOutput, TurnExit> {
+async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) -> Flow<ToolOutput> {
     let is_file = call.context.tool(&call.call.name).is_some_and(|tool| tool.name == READ_FILE);
     let path = store_original(call, &output).await;
     let details = output.details.get_or_insert_default();
@@ -347,15 +346,14 @@ pub(crate) struct EditDiagnostics;
 
 impl Link for EditDiagnostics {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             context.ports.languages.begin_turn(context.ids.session).await;
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        async move {
+        Box::pin(async move {
             if state.phase != Phase::Working || !state.pending_calls.is_empty() || !state.tool_used {
                 return Ok(());
             }
@@ -372,8 +370,7 @@ impl Link for EditDiagnostics {
             context.append_notice(state, body).await?;
             state.ask_for_more(context.answer_form.is_some());
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
@@ -387,7 +384,7 @@ impl Link for EditDiagnostics {
 }
 
 /// Runs the call, and notifies language servers of the call's changes.
-async fn run_watched<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
+async fn run_watched<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Flow<ToolOutput> {
     let Invocation { context, .. } = call;
     let (session, languages) = (context.ids.session, &context.ports.languages);
     let tool_context = context.tool_context(call.call);

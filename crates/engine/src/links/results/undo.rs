@@ -7,7 +7,7 @@ use agentd_core::{
     item::ItemBody,
     policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
-    tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
+    tool::{Effect, FileChange, FileChangeKind, ToolDetails, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     turn::OnInterrupt,
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, inverse_change},
 };
@@ -20,7 +20,7 @@ use crate::{
     links::gates::audit::{report_interrupted, report_unchecked, settle_reverted},
     state_changes::{self, FORK_NOTICE, RevertPlan},
     turn::{
-        TurnExit,
+        Flow,
         call_record::FileSnapshot,
         dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview},
@@ -81,7 +81,7 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
 
 /// Returns the reason why a call needs approval: its changes cannot be undone, or other programs execute the files that
 /// it writes.
-pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
+pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Flow<Option<String>> {
     // Neither the user nor a rule written by the user allowed the call.
     let is_unreviewed = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
@@ -107,7 +107,7 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
 
 /// Records the state of the files before a call is approved, unless already recorded. The approver must be shown which
 /// changes could not be undone. Foreign tools are not expected to be undoable.
-pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
+pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Flow {
     if !is_recorded(call) || call.record.entries().snapshot.is_some() {
         return Ok(());
     }
@@ -140,12 +140,13 @@ async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<Files
     let paths = paths(call);
     // Foreign tools run outside of the sandbox, so their changes are not checked.
     let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
-    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
+    let reading = context.quote_rules();
+    let tool_context = ToolContext { confinement, reading, ..context.tool_context(call.call) };
     context.ports.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
 /// Runs the call, and compares the files before and after the call.
-async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
+async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Flow<ToolOutput> {
     let context = call.context;
     let confinement = call.record.entries().confinement;
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
@@ -183,6 +184,10 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let (notes, reverted) = match changes {
         Ok(changes) => {
             output.files = merged_changes(changes.files, output.files, paths.as_deref());
+            // Only commands have an exit code. Other tools show their changes themselves.
+            if let Some(diff) = changes.diff.filter(|_| output.exit_code.is_some()) {
+                output.details.get_or_insert_default().diff = ToolDetails::of_diff(&diff).diff;
+            }
             (changes.notes, changes.set_aside)
         }
         Err(error) => {
@@ -239,7 +244,7 @@ async fn preview_undo(call: &Invocation<'_>) -> Result<Option<String>, ToolOutpu
 
 /// Reverts the selected edit, either completely or not at all. Changes to the session's own state are reverted by
 /// storing new changes.
-async fn revert(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn revert(call: &Invocation<'_>) -> Flow<ToolOutput> {
     dispatch::begin(call).await?;
     let undone = async {
         let plan = plan(call, false).await?;

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use crate::{
     catalog::DELEGATE,
     turn::{
-        InFlightCall, Phase, TurnContext, TurnExit, dispatch,
+        Flow, InFlightCall, Phase, TurnContext, dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview, Task},
     },
 };
@@ -81,7 +81,7 @@ impl Link for Delegation {
     }
 }
 
-async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn delegate(call: &Invocation<'_>) -> Flow<ToolOutput> {
     let task = task(call);
     if let Some(InFlightCall { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
         // The call was valid when it started. If a later change has made it invalid, the subagent still continues.
@@ -211,7 +211,7 @@ fn is_call(call: &Invocation<'_>) -> bool {
     id == MAIN || call.context.active_agent.agents().get(id).is_some()
 }
 
-async fn transfer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn transfer(call: &Invocation<'_>) -> Flow<ToolOutput> {
     let (stack, task) = match transfer_target(call) {
         Ok(target) => target,
         Err(output) => return Ok(output),

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::{
     catalog::{FIND_TOOL, ToolFinder},
     turn::{
-        TurnContext, TurnExit, TurnState,
+        Flow, TurnContext, TurnExit, TurnState,
         hooks::{Hook, Invocation, Link, Next, done},
     },
 };
@@ -182,7 +182,7 @@ impl Link for UnlistedServers {
     }
 }
 
-async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> {
+async fn wait(context: &TurnContext, state: &TurnState) -> Flow {
     let names: Vec<String> = context.tools.finder.unlisted_or_unusable().map(|server| server.name.clone()).collect();
     if names.is_empty() {
         return Ok(());

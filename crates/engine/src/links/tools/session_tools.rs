@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use agentd_context::text::one_line;
 use agentd_core::{
-    client_tool::{CLIENT_TOOL_PREFIX, ClientToolAnswer, ClientToolCall, MAX_CLIENT_ANSWER},
+    client_tool::{ClientToolAnswer, ClientToolCall, MAX_CLIENT_ANSWER},
     interrupt::{Answer, Ask},
     item::NoticeTopic,
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
-    turn::{Denial, OnInterrupt},
+    turn::OnInterrupt,
     untrusted,
 };
 use futures_util::FutureExt as _;
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use crate::{
     attachments,
     turn::{
-        TurnContext, TurnExit, TurnState, dispatch,
+        Flow, TurnContext, TurnExit, TurnState, dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview, Reminder, done},
         request::reminder_or_over,
     },
@@ -229,7 +229,7 @@ impl Link for Questions {
     }
 }
 
-async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn answer(call: &Invocation<'_>) -> Flow<ToolOutput> {
     let arguments = match arguments(call) {
         Ok(arguments) => arguments,
         Err(output) => return Ok(output),
@@ -243,11 +243,10 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
                 "this run cannot ask the user; continue with what you know and state your assumptions",
             ),
         }),
-        OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
-            call_id: call.call.call_id.clone(),
-            tool: ASK_HUMAN.to_owned(),
-            reason: format!("a question needs an answer: {}", arguments.question),
-        })),
+        OnInterrupt::Fail => {
+            let reason = format!("a question needs an answer: {}", arguments.question);
+            Err(TurnExit::Denied(call.denial(ASK_HUMAN, reason)))
+        }
     }
 }
 
@@ -287,7 +286,7 @@ fn choices_problem(choices: &[String]) -> Option<String> {
     Some(format!("choice {} repeats an earlier one; each must be different", at + 1))
 }
 
-async fn ask_user(call: &Invocation<'_>, arguments: QuestionArguments) -> Result<ToolOutput, TurnExit> {
+async fn ask_user(call: &Invocation<'_>, arguments: QuestionArguments) -> Flow<ToolOutput> {
     let QuestionArguments { question, context, default, required, choices } = arguments;
     let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
@@ -333,18 +332,13 @@ impl Link for ClientToolCalls {
     }
 }
 
-/// Returns true if the name looks like a client tool.
-pub(crate) fn is_client_tool_name(name: &str) -> bool {
-    name.starts_with(CLIENT_TOOL_PREFIX)
-}
-
 fn client_tool_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
     call.context.tools.client_tools.as_ref()?.own_name(&call.call.name)
 }
 
 /// Sends the call to the client. The call's start is in the journal before the client receives the call, so that a
 /// crash can be reported truthfully.
-async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
+async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Flow<ToolOutput> {
     let Invocation { context, call, record, .. } = invocation;
     let Some(tools) = &context.tools.client_tools else {
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, CLIENT_GONE));

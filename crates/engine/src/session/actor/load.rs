@@ -191,8 +191,12 @@ impl Actor {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
             self.recover_session(stored).await?;
         }
-        let settings = &self.state.settings;
-        if access == Access::ChangesFiles && self.shared.closed.affect(settings.project.as_ref(), &settings.folders) {
+        if access == Access::ChangesFiles { self.check_open_folders(&self.state.settings) } else { Ok(()) }
+    }
+
+    /// Fails if a session with these settings could change files in a folder that is closed at the moment.
+    pub(crate) fn check_open_folders(&self, settings: &SessionSettings) -> Result<(), EngineError> {
+        if self.shared.closed.affect(settings.project.as_ref(), &settings.folders) {
             let message = "a worktree of this session's project is being merged or removed";
             return Err(EngineError::busy(message, "retry in a moment"));
         }
@@ -342,7 +346,7 @@ impl Actor {
     /// Returns true if the session itself is idle: no turn is running or queued, and no deadline is pending.
     pub(crate) fn is_idle(&self) -> bool {
         let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
-        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
+        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none() && self.asides.is_empty()
     }
 
     /// Unloads the session unless it is in use. Readers and file writers do not wake the actor when they leave, so the
@@ -366,6 +370,7 @@ impl Actor {
             || !self.interrupts.is_empty()
             || self.journal.has_readers()
             || self.is_leased()
+            || !self.asides.is_empty()
     }
 
     /// Returns true if the session or one of its subagents was used after `last_used`.
@@ -432,6 +437,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(7);
 impl Actor {
     /// Stops starting turns. Queued turns are in the journal and start with the next daemon process.
     pub(crate) async fn drain(&mut self, deadline: Duration) -> Result<(), Fault> {
+        self.asides.cancel();
         self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false });
         Ok(())
     }
@@ -454,7 +460,7 @@ impl Actor {
     /// Returns true if a draining session can end, because its turn has ended or waits for the user. A turn that waits
     /// for the user can wait for the next daemon process, because it has nothing in flight.
     pub(crate) fn is_drained(&mut self) -> bool {
-        if self.draining.is_none() {
+        if self.draining.is_none() || !self.asides.is_empty() {
             return false;
         }
         let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) else { return true };

@@ -45,7 +45,7 @@ use crate::{
         normalise_title,
         registry::shared::{EngineState, GaugeGuard, SessionNews},
     },
-    turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
+    turn::{InFlightCall, answering::AnswerMode, aside::Asides, recorder::TurnMessage, route::SlotChoice},
 };
 
 /// Maximum number of turn messages received at once and stored with one commit.
@@ -84,6 +84,8 @@ pub(crate) struct Actor {
     /// Drain state; `Some` while the daemon is stopping.
     pub(super) draining: Option<Drain>,
     pub(super) commands: mpsc::Receiver<Command>,
+    /// Requests beside the turns.
+    pub(super) asides: Asides,
     /// Lease that each writer of files into the session clones.
     pub(super) lease: Arc<()>,
     pub(super) gauge: GaugeGuard,
@@ -115,6 +117,8 @@ pub(super) struct OpenTurn {
     pub(super) handed_over: Vec<StateChange>,
     /// True if the turn was started only to compact.
     pub(super) compacts: bool,
+    /// True if the session gets a title after the turn.
+    pub(super) generates_title: bool,
     /// Required form of the turn's answer.
     pub(super) form: Option<Arc<AnswerForm>>,
     /// Tools that the turn's client implements.
@@ -153,6 +157,7 @@ impl OpenTurn {
             environment: Arc::default(),
             handed_over: Vec::new(),
             compacts: false,
+            generates_title: false,
             form: None,
             client_tools: None,
             file_lines: Arc::default(),
@@ -264,6 +269,7 @@ impl Actor {
             needs_recovery: false,
             draining: None,
             commands,
+            asides: Asides::default(),
             lease: Arc::default(),
         }
     }
@@ -431,6 +437,9 @@ impl Actor {
                     let messages = std::mem::take(&mut batch);
                     self.handle_messages(messages).await.map(|()| NextMove::Go).map_err(Fault::into_error)?
                 },
+                ended = self.asides.next() => {
+                    Box::pin(self.aside_ended(ended)).await.map(|()| NextMove::Go).map_err(Fault::into_error)?
+                }
                 () = wait_until(deadline) => Box::pin(self.resolve_overdue()).await?,
                 () = wait_until(drain) => self.handle_drain_deadline(),
                 () = wait_until(idle) => self.unload(),

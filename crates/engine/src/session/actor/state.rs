@@ -32,11 +32,24 @@ use crate::turn::{
 /// when the daemon stopped can come near the limit.
 pub(crate) const MAX_ITEMS: usize = 20_000;
 
+/// State of the title that the session's model makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum TitleState {
+    /// The session has no turns before this process, and no title of the user.
+    #[default]
+    Due,
+    /// The model was asked.
+    Requested,
+    /// The title stays as it is.
+    Settled,
+}
+
 /// State of a session's actor.
 #[derive(Default)]
 pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
+    pub(crate) title: TitleState,
     pub(crate) todos: Vec<Todo>,
     /// Stack of agents to which the session was transferred.
     pub(crate) agents: Vec<String>,
@@ -73,6 +86,9 @@ impl SessionState {
         files: StateFiles,
     ) -> Self {
         let mut state = Self::new_session(stored.summary.created_at, stored.settings.clone());
+        if stored.summary.turns > 0 || !stored.summary.title.is_empty() {
+            state.title = TitleState::Settled;
+        }
         state.todos.clone_from(&stored.todos);
         state.handed_over.clone_from(&stored.handed_over);
         state.agents.clone_from(&stored.agents);
@@ -165,8 +181,8 @@ impl SessionState {
                 }
                 // The caller first reads the visible items from the journal.
                 StateChange::Window { window } => self.window = *window,
-                StateChange::Title { .. }
-                | StateChange::Queue { .. }
+                StateChange::Title { .. } => self.title = TitleState::Settled,
+                StateChange::Queue { .. }
                 | StateChange::HandedOver { .. }
                 | StateChange::Subagent(_)
                 | StateChange::TokenLevel { .. }
@@ -270,6 +286,12 @@ impl Interrupts {
             // The turn may have been cancelled in the meantime.
             let _ = waiter.send(answered);
         }
+    }
+
+    /// Returns the answer by which the project stays read-only for the rest of the turn.
+    pub(crate) fn project_refusal(&self) -> Option<ResolvedInterrupt> {
+        let mut answers = self.answered.values().filter_map(|answers| answers.project.as_ref());
+        answers.find(|answered| answered.answer != Answer::Approve).cloned()
     }
 
     /// Removes the interrupts of a call without answering them.

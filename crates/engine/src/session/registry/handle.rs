@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::TurnStart,
-    error::EngineError,
+    error::{EngineError, Result},
     grants::SessionPermissions,
     large_input::UserInput,
     recovery::RecoveredTurn,
@@ -35,6 +35,7 @@ use crate::{
         actor::{Access, Actor, Command, Fault, NextMove, RunCommand, SessionView, StartedTurn},
         journal::Subscription,
     },
+    turn::aside::SideAnswer,
 };
 
 /// Creates the error for callers that access a session while the session is being removed.
@@ -88,6 +89,20 @@ pub struct SessionHandle {
     pub(crate) ended: CancellationToken,
 }
 
+/// Defines requests that the session's actor answers with its method of the same name. Each row names the type of the
+/// answer and the access that the request needs.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $kind:ty),*) -> $answer:ty, $access:ident;
+    )*) => {$(
+        $(#[$doc])*
+        $visibility async fn $name(&self, $($argument: $kind),*) -> Result<$answer> {
+            self.ask(Access::$access, move |actor| actor.$name($($argument),*).boxed()).await
+        }
+    )*};
+}
+
 impl SessionHandle {
     /// Returns the ID of the session.
     pub fn id(&self) -> SessionId {
@@ -101,145 +116,161 @@ impl SessionHandle {
     /// # Errors
     /// Fails if the input is invalid, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal cannot be
     /// written.
-    pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
+    pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn> {
         let start = start.into();
         self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
+    }
+
+    requests! {
+        /// Cancels the running turn, or `turn` if that turn is running or queued. Returns once the turn is notified;
+        /// its `TurnEnded` follows.
+        ///
+        /// # Errors
+        /// Fails if no such turn is running or queued.
+        pub fn cancel(turn: Option<TurnId>) -> (), Changes;
+
+        /// Reports that the client that started this turn has disconnected. From then on, a turn started with
+        /// `while_connected` waits for answers. Has no effect on a turn that has ended.
+        ///
+        /// # Errors
+        /// Fails if the session is gone.
+        pub fn client_left(turn: TurnId) -> (), Changes;
+
+        /// Answers an interrupt, once. The answer is stored when this method returns, and the turn continues with the
+        /// answer, even if the daemon was restarted after the question.
+        ///
+        /// # Errors
+        /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
+        pub fn answer(id: InterruptId, answer: Answer, client: String) -> (), Changes;
+
+        /// Returns the session's current file tree, and the session that owns the files.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded, or its project is gone.
+        pub(crate) fn tree() -> (SessionId, SessionTree), ReadOnly;
+
+        /// Stores a change to a state file. The change is visible to the next call of a running turn.
+        ///
+        /// # Errors
+        /// Fails if the change is rejected, or the journal cannot be written.
+        pub fn change_state_file(change: StateFileChange) -> (), Changes;
+
+        /// Subscribes to all events with sequence numbers above `after`, including future ones.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded.
+        pub fn subscribe(after: u64) -> Subscription, ReadOnly;
+
+        /// Returns the state of the session, its pending interrupts and its live turn.
+        ///
+        /// # Errors
+        /// Fails if the journal cannot be read.
+        pub fn show() -> SessionView, ReadOnly;
+
+        /// Sets the title of the session.
+        ///
+        /// # Errors
+        /// Fails if the title is blank or the journal cannot be written.
+        pub fn rename(title: String) -> (), Changes;
+
+        /// Stores a grant for this session. The grant applies from the next call in a running turn.
+        ///
+        /// # Errors
+        /// Fails if the journal cannot be written.
+        pub(crate) fn grant(grant: Grant) -> (), Changes;
+
+        /// Revokes a grant of this session. The grant no longer applies to the next call in a running turn.
+        ///
+        /// # Errors
+        /// Fails if the session has no such grant, or the journal cannot be written.
+        pub(crate) fn revoke(rule: String) -> (), Changes;
+
+        /// Copies the grants and the mode of the parent session.
+        pub(crate) fn take_permissions(permissions: SessionPermissions) -> (), Changes;
+
+        /// Sets the session's mode on behalf of `client`. The mode applies from the next call, even in a running turn.
+        ///
+        /// # Errors
+        /// Fails if the session is a subagent, or the audit log or the journal cannot be written.
+        pub fn set_mode(mode: SessionMode, client: String) -> (), Changes;
+
+        /// Sets the rules that are repeated to the model whenever they are no longer visible to it. The rules apply
+        /// from the next turn.
+        ///
+        /// # Errors
+        /// Fails if there are too many rules, a rule is too long or blank, or the journal cannot be written.
+        pub fn set_pins(pins: Vec<String>) -> (), Changes;
+
+        /// Sets the default slot of turns and the model on its server. Without a model, the slot's own model is used,
+        /// and without either, the configured default. A model without a slot applies to the slot that is already set.
+        /// Takes effect with the next turn, including for the session's agents that use the same slot. Returns the new
+        /// model.
+        ///
+        /// # Errors
+        /// Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
+        /// cannot be written.
+        pub fn set_model(slot: Option<Slot>, model: Option<String>) -> SlotInfo, Changes;
+
+        /// Copies the settings of the parent session, including its grants, for later turns.
+        ///
+        /// # Errors
+        /// Fails if a turn is open, or the journal cannot be written.
+        pub(crate) fn adopt(settings: SessionSettings) -> (), Changes;
+
+        /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
+        ///
+        /// # Errors
+        /// Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
+        /// written.
+        pub fn add_folders(added: Vec<Mount>) -> (), Changes;
+
+        /// Sets whether the session is exempt from cleaning, even if it is unused for a long time.
+        ///
+        /// # Errors
+        /// Fails if the journal cannot be written.
+        pub fn pin(pinned: bool) -> (), Changes;
+
+        /// Hides the history from the model and empties `temp/`; other files stay.
+        ///
+        /// # Errors
+        /// Fails if a turn is open or the journal cannot be written.
+        pub fn reset() -> (), Changes;
+
+        /// Describes the context window of the model for the next request.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded.
+        pub fn context() -> ContextView, ReadOnly;
+
+        /// Lists every tool with the reason why the next turn would offer it or not.
+        ///
+        /// # Errors
+        /// Fails if the session cannot be loaded.
+        pub fn tools() -> Vec<ToolStanding>, ReadOnly;
+
+        /// Undoes the last compaction, so that the replaced items are visible to the model again. Returns the new
+        /// window, and the report on the undone compaction.
+        ///
+        /// # Errors
+        /// Fails if a turn is open, nothing was compacted, or the journal cannot be read or written.
+        pub fn undo_compaction() -> (Window, CompactionReport), Changes;
+
+        /// Accepts no more turns and lets the running turn continue until the deadline. Calls waiting for the user stay
+        /// pending.
+        pub(crate) fn drain(deadline: Duration) -> (), ReadOnly;
     }
 
     /// Adds input to the running turn, or to `turn` if that turn is running.
     ///
     /// # Errors
     /// Fails if no such turn is running.
-    pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
+    pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
 
-    /// Cancels the running turn, or `turn` if that turn is running or queued. Returns once the turn is notified; its
-    /// `TurnEnded` follows.
-    ///
-    /// # Errors
-    /// Fails if no such turn is running or queued.
-    pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.cancel(turn).boxed()).await
-    }
-
-    /// Reports that the client that started this turn has disconnected. From then on, a turn started with
-    /// `while_connected` waits for answers. Has no effect on a turn that has ended.
-    ///
-    /// # Errors
-    /// Fails if the session is gone.
-    pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.client_left(turn).boxed()).await
-    }
-
-    /// Answers an interrupt, once. The answer is stored when this method returns, and the turn continues with the
-    /// answer, even if the daemon was restarted after the question.
-    ///
-    /// # Errors
-    /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
-    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.answer(id, answer, client).boxed()).await
-    }
-
-    /// Returns the session's current file tree, and the session that owns the files.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded, or its project is gone.
-    pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.tree().boxed()).await
-    }
-
-    /// Stores a change to a state file. The change is visible to the next call of a running turn.
-    ///
-    /// # Errors
-    /// Fails if the change is rejected, or the journal cannot be written.
-    pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.change_state_file(change).boxed()).await
-    }
-
-    /// Subscribes to all events with sequence numbers above `after`, including future ones.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded.
-    pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.subscribe(after).boxed()).await
-    }
-
     /// Announces an uploaded file to the model in the next turn.
-    pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
+    pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.change(StateChange::HandedOver { path, picture }).boxed()).await
-    }
-
-    /// Returns the state of the session, its pending interrupts and its live turn.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be read.
-    pub async fn show(&self) -> Result<SessionView, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.show().boxed()).await
-    }
-
-    /// Sets the title of the session.
-    ///
-    /// # Errors
-    /// Fails if the title is blank or the journal cannot be written.
-    pub async fn rename(&self, title: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.rename(title).boxed()).await
-    }
-
-    /// Stores a grant for this session. The grant applies from the next call in a running turn.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be written.
-    pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.grant(grant).boxed()).await
-    }
-
-    /// Revokes a grant of this session. The grant no longer applies to the next call in a running turn.
-    ///
-    /// # Errors
-    /// Fails if the session has no such grant, or the journal cannot be written.
-    pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.revoke(rule).boxed()).await
-    }
-
-    /// Copies the grants and the mode of the parent session.
-    pub(crate) async fn take_permissions(&self, permissions: SessionPermissions) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.take_permissions(permissions).boxed()).await
-    }
-
-    /// Sets the session's mode on behalf of `client`. The mode applies from the next call, even in a running turn.
-    ///
-    /// # Errors
-    /// Fails if the session is a subagent, or the audit log or the journal cannot be written.
-    pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.set_mode(mode, client).boxed()).await
-    }
-
-    /// Sets the rules that are repeated to the model whenever they are no longer visible to it. The rules apply from
-    /// the next turn.
-    ///
-    /// # Errors
-    /// Fails if there are too many rules, a rule is too long or blank, or the journal cannot be written.
-    pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.set_pins(pins).boxed()).await
-    }
-
-    /// Sets the default slot of turns and the model on its server. Without a model, the slot's own model is used, and
-    /// without either, the configured default. A model without a slot applies to the slot that is already set. Takes
-    /// effect with the next turn, including for the session's agents that use the same slot. Returns the new model.
-    ///
-    /// # Errors Fails if the session is a subagent, the slot's server does not accept a model name, or the journal
-    /// cannot be written.
-    pub async fn set_model(&self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, EngineError> {
-        self.ask(Access::Changes, move |actor| actor.set_model(slot, model).boxed()).await
-    }
-
-    /// Copies the settings of the parent session, including its grants, for later turns.
-    ///
-    /// # Errors
-    /// Fails if a turn is open, or the journal cannot be written.
-    pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.adopt(settings).boxed()).await
     }
 
     /// Changes the settings for later turns. The session's grants stay unchanged, and added folders are merged with the
@@ -247,7 +278,7 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Fails if a turn is open, a folder cannot be added, or the journal cannot be written.
-    pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
+    pub async fn configure(&self, settings: SessionSettings) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, false).boxed()).await
     }
 
@@ -255,28 +286,12 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Same as [`Self::configure`].
-    pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<(), EngineError> {
+    pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<()> {
         self.ask(Access::Changes, move |actor| actor.configure(settings, true).boxed()).await
     }
 
-    /// Adds folders to the session for later turns. A folder that is already added gets the new mode.
-    ///
-    /// # Errors Fails if a folder would change while a turn is open, a folder cannot be added, or the journal cannot be
-    /// written.
-    pub async fn add_folders(&self, added: Vec<Mount>) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.add_folders(added).boxed()).await
-    }
-
-    /// Sets whether the session is exempt from cleaning, even if it is unused for a long time.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be written.
-    pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.pin(pinned).boxed()).await
-    }
-
     /// Removes unused data and records the removal in the history. Returns `None` if the session is in use.
-    pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
+    pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>> {
         self.order(Access::Changes, |actor| {
             async move {
                 let cleaned = actor.clean(order).await;
@@ -288,62 +303,33 @@ impl SessionHandle {
         .await
     }
 
-    /// Hides the history from the model and empties `temp/`; other files stay.
-    ///
-    /// # Errors
-    /// Fails if a turn is open or the journal cannot be written.
-    pub async fn reset(&self) -> Result<(), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.reset().boxed()).await
-    }
-
     /// Reverts a turn's file changes byte for byte. Files that have changed since then are skipped and reported. A
     /// preview changes nothing.
     ///
     /// # Errors
     /// Fails if a turn is open, no such turn changed files, or the files or the journal cannot be written.
-    pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
+    pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport> {
         let access = if request.preview { Access::ReadOnly } else { Access::ChangesFiles };
         self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
-    /// Describes the context window of the model for the next request.
+    /// Asks the session's model a side question, on the history as of its last complete message, also while a turn runs
+    /// or waits. Neither the question nor its answer is added to the history. Dropping the answer cancels the question.
     ///
     /// # Errors
-    /// Fails if the session cannot be loaded.
-    pub async fn context(&self) -> Result<ContextView, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.context().boxed()).await
-    }
-
-    /// Lists every tool with the reason why the next turn would offer it or not.
-    ///
-    /// # Errors
-    /// Fails if the session cannot be loaded.
-    pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.tools().boxed()).await
-    }
-
-    /// Undoes the last compaction, so that the replaced items are visible to the model again. Returns the new window,
-    /// and the report on the undone compaction.
-    ///
-    /// # Errors
-    /// Fails if a turn is open, nothing was compacted, or the journal cannot be read or written.
-    pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
-        self.ask(Access::Changes, move |actor| actor.undo_compaction().boxed()).await
+    /// Fails if the question is empty or too long, too many others wait for their answers, or the session has no model
+    /// that can answer.
+    pub async fn ask_aside(&self, question: String, client: String) -> Result<SideAnswer> {
+        self.ask(Access::Changes, move |actor| actor.side_question(question, client).boxed()).await
     }
 
     /// Returns the turn that was recovered from a crash when the session was loaded.
-    pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
+    pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>> {
         self.ask(Access::ReadOnly, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
-    /// Accepts no more turns and lets the running turn continue until the deadline. Calls waiting for the user stay
-    /// pending.
-    pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
-        self.ask(Access::ReadOnly, move |actor| actor.drain(deadline).boxed()).await
-    }
-
     /// Unloads the session, unless a turn is open or a file is being written into the session.
-    pub(crate) async fn close(&self) -> Result<(), EngineError> {
+    pub(crate) async fn close(&self) -> Result<()> {
         self.order(Access::ReadOnly, |actor| async move { actor.close() }.boxed()).await
     }
 
@@ -352,7 +338,7 @@ impl SessionHandle {
     ///
     /// # Errors
     /// Fails if `last_used` is `None` and work in progress prevents the removal, or if the journal cannot be read.
-    pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+    pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool> {
         let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
         // The user can remove a session whose journal cannot be written. On a full disk, the removal frees space.
         let access = if last_used.is_none() { Access::ReadOnly } else { Access::Changes };
@@ -368,7 +354,7 @@ impl SessionHandle {
     }
 
     /// Prevents the session from being retired or cleaned until the returned lease is dropped.
-    pub(crate) async fn lease(&self) -> Result<Arc<()>, EngineError> {
+    pub(crate) async fn lease(&self) -> Result<Arc<()>> {
         self.ask(Access::Changes, |actor| async move { Ok(Arc::clone(&actor.lease)) }.boxed()).await
     }
 
@@ -394,7 +380,7 @@ impl SessionHandle {
         &self,
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> BoxFuture<'a, Result<T, Fault>> + Send + 'static,
-    ) -> Result<T, EngineError> {
+    ) -> Result<T> {
         self.order(access, |actor| async move { (work(actor).await, NextMove::Go) }.boxed()).await
     }
 
@@ -403,11 +389,9 @@ impl SessionHandle {
         &self,
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let unloaded_error = || {
-            EngineError::new(ErrorKind::ShuttingDown, "the session was closed during the request")
-                .with_hint("try again")
-        };
+    ) -> Result<T> {
+        let closed = "the session was closed during the request";
+        let unloaded_error = || EngineError::new(ErrorKind::ShuttingDown, closed).with_hint("try again");
         let gone = || self.end_error.get().cloned().unwrap_or_else(unloaded_error);
         let (reply, answer) = oneshot::channel();
         let run: Box<RunCommand> = Box::new(move |actor| {

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    error::EngineError,
+    error::{EngineError, Result},
     session::{
         actor::{self, Actor, load},
         registry::{
@@ -115,7 +115,7 @@ impl Registry {
 type Command = Box<dyn FnOnce(&mut Registry) + Send>;
 
 /// Spawns the actor that `actor` creates.
-fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
+fn spawn_with<F: Future<Output = Result<Actor>> + Send + 'static>(
     id: SessionId,
     actor: impl FnOnce(mpsc::Receiver<actor::Command>) -> F,
 ) -> (SessionHandle, JoinHandle<()>) {
@@ -159,33 +159,26 @@ impl RegistryHandle {
         Self(commands)
     }
 
-    pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+    pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle> {
         self.ask(move |registry| registry.get(id)).await
     }
 
     /// Creates a session that is not yet in the journal.
-    pub(crate) async fn new_session(
-        &self,
-        id: SessionId,
-        settings: SessionSettings,
-    ) -> Result<SessionHandle, EngineError> {
+    pub(crate) async fn new_session(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle> {
         self.ask(move |registry| registry.new_session(id, settings)).await
     }
 
     /// Returns the session if it is in memory.
-    pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+    pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>> {
         self.ask(move |registry| registry.live(id)).await
     }
 
     /// Blocks access to a session that is not in memory. Returns false, without an effect, if the session is in memory.
-    pub(crate) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool, EngineError> {
+    pub(crate) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool> {
         self.ask(move |registry| registry.withhold(id, mark)).await
     }
 
-    async fn ask<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Registry) -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
+    async fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Registry) -> T + Send + 'static) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let work = Box::new(move |registry: &mut Registry| drop(reply.send(work(registry))));
         self.0.send(work).await.map_err(|_| EngineError::stopping())?;
@@ -216,7 +209,7 @@ impl WeakRegistry {
     ///
     /// # Errors
     /// Fails if the daemon is stopping.
-    pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
+    pub(crate) fn registry(&self) -> Result<RegistryHandle> {
         self.0.upgrade().map(RegistryHandle).ok_or_else(EngineError::stopping)
     }
 }

@@ -16,7 +16,10 @@ use agentd_core::{
 };
 use tokio::{sync::watch, task::spawn_blocking};
 
-use crate::{config::Ports, error::EngineError};
+use crate::{
+    config::Ports,
+    error::{EngineError, Result},
+};
 
 /// Maximum number of sessions searched for other users of a worktree.
 const MAX_SEARCHED: usize = 100_000;
@@ -24,11 +27,7 @@ const MAX_SEARCHED: usize = 100_000;
 const MAX_SUBAGENT_WORKTREES: usize = 16;
 
 /// Creates the worktree that the settings request, if any, and returns the settings with the worktree.
-pub(crate) async fn with_worktree(
-    ports: &Ports,
-    id: SessionId,
-    settings: SessionSettings,
-) -> Result<SessionSettings, EngineError> {
+pub(crate) async fn with_worktree(ports: &Ports, id: SessionId, settings: SessionSettings) -> Result<SessionSettings> {
     let Some(requested) = &settings.worktree else { return Ok(settings) };
     let Some(project) = &settings.project else {
         let hint = "choose a git repository with -C, or start in one";
@@ -43,7 +42,7 @@ pub(crate) async fn with_worktree(
 }
 
 /// Returns the worktree port, or an error if the port is missing.
-pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
+pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees> {
     ports.workspaces.worktrees().ok_or_else(|| {
         EngineError::new(ErrorKind::Configuration, "this daemon does not support worktrees")
             .with_hint("start it normally")
@@ -51,7 +50,7 @@ pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees, EngineErro
 }
 
 /// Returns the sessions that could change files in these folders.
-pub(crate) async fn sessions_using(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
+pub(crate) async fn sessions_using(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>> {
     let (sessions, folders) = (ports.store.sessions(MAX_SEARCHED).await?, folders.to_vec());
     let is_user =
         move |one: &SessionSummary| folders.iter().any(|folder| can_change(folder, one.project.as_ref(), &one.folders));
@@ -62,11 +61,7 @@ pub(crate) async fn sessions_using(ports: &Ports, folders: &[PathBuf]) -> Result
 
 /// Returns another session that works in a worktree. Sessions whose folders contain the worktree are ignored, because
 /// such folders may span all of the user's files.
-async fn successor(
-    ports: &Ports,
-    target: &KnownWorktree,
-    session: SessionId,
-) -> Result<Option<SessionId>, EngineError> {
+async fn successor(ports: &Ports, target: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>> {
     let works_there = |one: &SessionSummary| {
         let added = one.folders.iter().map(|added| &added.path);
         let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == target.name);
@@ -94,7 +89,7 @@ pub(crate) async fn remove_unchanged(ports: &Ports, subagent: SessionId) -> bool
 
 /// Releases the worktrees of a session, and returns true if one was removed. Worktrees are passed to other sessions
 /// only if `is_gone`.
-async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
+async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
     let mut is_removed = false;
     for worktree in worktrees.known().await?.into_iter().filter(|worktree| worktree.session == session) {
@@ -112,7 +107,7 @@ async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result
 }
 
 /// Rejects another worktree if the subagents of a session already have the maximum number.
-pub(crate) async fn check_worktree_limit(ports: &Ports, parent: SessionId) -> Result<(), EngineError> {
+pub(crate) async fn check_worktree_limit(ports: &Ports, parent: SessionId) -> Result<()> {
     let children = ports.store.children(parent).await?;
     let worktrees = worktrees_port(ports)?.known().await?;
     let number = worktrees.iter().filter(|worktree| children.iter().any(|child| child.id == worktree.session)).count();

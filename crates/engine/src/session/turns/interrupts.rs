@@ -1,6 +1,6 @@
 //! Interrupts of a turn. Each interrupt is answered once, by any client or by its deadline.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use agentd_core::{
     Timestamp,
@@ -11,6 +11,7 @@ use agentd_core::{
     ids::{CallId, InterruptId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     policy::Verdict,
+    session::SessionSettings,
 };
 use agentd_policy::{CallContext, is_shallow, roots};
 use jiff::SignedDuration;
@@ -41,8 +42,11 @@ impl Actor {
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
         // Secrets are not remembered, so the user is asked for them again.
-        let earlier = self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask));
-        let earlier = earlier.filter(|_| !ask.is_secret()).cloned();
+        let earlier = match ask.writable_project() {
+            Some(_) => self.interrupts.project_refusal(),
+            None => self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask)).cloned(),
+        };
+        let earlier = earlier.filter(|_| !ask.is_secret());
         if let Some(answered) = earlier.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());
@@ -89,6 +93,9 @@ impl Actor {
         }
         if let Some((rules, scope)) = answer.kept(&ask) {
             self.audit_grants(rules, scope, &client).await?;
+        }
+        if let Some(settings) = self.with_writable_project(&ask, &answer) {
+            self.approve_writable_project(&settings, &client).await?;
         }
         self.resolve(id, answer, AnsweredBy::Client(client)).await
     }
@@ -177,6 +184,30 @@ impl Actor {
         Ok(())
     }
 
+    /// Returns the settings with the writable project that the answer approves. `None` for all other answers.
+    fn with_writable_project(&self, ask: &Ask, answer: &Answer) -> Option<SessionSettings> {
+        let shown = Path::new(ask.writable_project().filter(|_| *answer == Answer::Approve)?);
+        let mut settings = self.state.settings.clone();
+        settings.project.as_mut().filter(|mount| mount.path == shown)?.writable = true;
+        Some(settings)
+    }
+
+    /// Checks the folders of these settings, as at the start of a turn, and records the approval of their writable
+    /// project in the audit log before it applies. If this fails, the question stays pending.
+    async fn approve_writable_project(&self, settings: &SessionSettings, client: &str) -> Result<(), EngineError> {
+        self.check_open_folders(settings)?;
+        let workspaces = &self.shared.ports.workspaces;
+        let workspace = workspaces.locate(settings.files_of(self.id), settings.mounts()).await?;
+        let Some(project) = workspace.project.filter(|project| settings.project.as_ref() == Some(project)) else {
+            let message = "the project's path leads to another folder than you were shown";
+            return Err(EngineError::new(ErrorKind::Conflict, message).with_hint("reject the question"));
+        };
+        let project = project.path.display().to_string();
+        let fact = AuditFact::ProjectMadeWritable { project, by: AnsweredBy::Client(client.to_owned()) };
+        let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
+        Ok(self.shared.ports.audit.record(entry).await?)
+    }
+
     /// Adds a grant to this session.
     pub(crate) async fn grant(&mut self, grant: Grant) -> Result<(), Fault> {
         match self.with_grants([grant]) {
@@ -218,10 +249,17 @@ impl Actor {
         let grants = answer.kept(&ask);
         let granted = grants.filter(|(_, scope)| *scope == GrantScope::Session);
         let granted = granted.and_then(|(rules, _)| self.grants_of_answer(rules, &by));
+        let opened = self.with_writable_project(&ask, &answer);
+        let is_opened = opened.is_some();
+        let opened = opened.map(|settings| EventKind::StateChanged { change: StateChange::Settings { settings } });
         let shown = answer.shown(&ask);
         let resolved = EventKind::InterruptResolved { interrupt_id: id, call_id, answer: shown, by };
         // The journal stores permanent grants together with the answer.
-        self.commit(Some(turn_id), [resolved].into_iter().chain(granted).collect()).await?;
+        self.commit(Some(turn_id), [resolved].into_iter().chain(granted).chain(opened).collect()).await?;
+        if is_opened {
+            // The turn continues in a new task, which locates the workspace again.
+            self.workspace = None;
+        }
         if grants.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
             && let Err(error) = self.shared.permanent_grants.reload().await
         {
@@ -294,6 +332,8 @@ pub(crate) fn denied_edit_error(reason: &str) -> EngineError {
 /// Returns the question's default or the configured one, or a rejection if neither fits the question.
 fn default_answer(ask: &Ask, default: Answer) -> Answer {
     let answer = match ask {
+        // Only a user makes a folder writable.
+        _ if ask.writable_project().is_some() => default_rejection(),
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },
         _ => default,
     };

@@ -214,7 +214,10 @@ impl Actor {
             None => {
                 let message =
                     "the client that offers tools has disconnected; the turn continues without them".to_owned();
-                Ok((None, Some(EventKind::Warning { code: "client_tools_gone".to_owned(), message })))
+                Ok((
+                    None,
+                    Some(EventKind::Warning { code: "client_tools_gone".to_owned(), message, retry_in_ms: None }),
+                ))
             }
         }
     }

@@ -203,6 +203,7 @@ impl Actor {
             environment: Arc::new(start.environment.clone()),
             handed_over: attached.into_iter().map(of_file).collect(),
             compacts: start.compact.is_some(),
+            generates_title: start.generate_title,
             form,
             client_tools,
             file_lines: Arc::new(FileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files)),
@@ -346,7 +347,11 @@ impl Actor {
             }
             if has_steers && outcome.reason != StopReason::Cancelled {
                 let message = "the added text came too late for this turn; the model reads it in the next one";
-                let late = EventKind::Warning { code: "added_too_late".to_owned(), message: message.to_owned() };
+                let late = EventKind::Warning {
+                    code: "added_too_late".to_owned(),
+                    message: message.to_owned(),
+                    retry_in_ms: None,
+                };
                 self.commit(Some(turn_id), vec![late]).await?;
             }
         }
@@ -400,6 +405,7 @@ impl Actor {
             facts.extend(self.withdrawals(&open, &facts, outcome.only_compacted).await?);
         }
         let only_compacted = outcome.only_compacted && !unread;
+        let generates_title = open.generates_title && outcome.reason == StopReason::Completed && !only_compacted;
         if outcome.reason == StopReason::Completed && !only_compacted {
             facts.extend(self.restore_own_agent());
         }
@@ -427,6 +433,9 @@ impl Actor {
         self.options = TurnOptions::default();
         self.state.meter = outcome.meter;
         self.commit(Some(open.turn_id), facts).await?;
+        if generates_title {
+            Box::pin(self.request_title()).await;
+        }
         self.cancel_children(open.children);
         self.begin_next().await
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::{NextRequest, meter, tokens::estimate};
+use agentd_context::{NextRequest, meter, text::typed_part, tokens::estimate};
 use agentd_core::{
     client_tool::ClientTool,
     error::ErrorKind,
@@ -25,7 +25,6 @@ use crate::{
     client::ClientLines,
     error::EngineError,
     large_input::{self, InputBudget, UserInput, WindowUsage},
-    mentions::typed_part,
     session::actor::{Actor, Fault, OpenTurn, StartedTurn},
     turn::{hooks::Reminder, recorder::whole, route::SlotChoice},
 };

@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, un
 use super::{Step, Verdict, current_state};
 use crate::{
     drafts::Draft,
-    exact::{is_missing, split},
+    exact::{if_present, split},
     failure::if_there,
     snapshots::{
         blobs::{self, Blobs},
@@ -71,10 +71,9 @@ pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path)
 fn sync_folder(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::Result<Verdict> {
     let below = split(&step.safe_path.below).0.to_vec();
     if durable.insert(SafePath { place: step.safe_path.place, below: below.clone() }) {
-        match root.folder(&below) {
-            // The folder was removed with its contents, and its parent is synced.
-            Err(error) if is_missing(&error) => {}
-            folder => File::from(folder?).sync_all()?,
+        // If the folder was removed with its contents, its parent is synced.
+        if let Some(folder) = if_present(root.folder(&below))? {
+            File::from(folder).sync_all()?;
         }
     }
     Ok(if matches!(step.verdict, Verdict::DoHere) { Verdict::DoHere } else { Verdict::Do })
@@ -177,7 +176,7 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
     let result = write_draft(&parent, draft.name(), goal, &content).and_then(|()| {
         let unchanged = match in_place {
             true => is_unchanged(root, &parent, name, step)?,
-            false => stamp_if_there(&parent, name)?.is_none(),
+            false => if_present(root::stamp_in(&parent, name))?.is_none(),
         };
         if !unchanged {
             return Ok(changed_meanwhile());
@@ -239,7 +238,7 @@ fn write_draft(parent: &OwnedFd, draft: &str, goal: &FileState, content: &[u8]) 
 
 /// Returns true if a path is unchanged since it was checked.
 fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<bool> {
-    let Some(now) = stamp_if_there(parent, name)? else { return Ok(false) };
+    let Some(now) = if_present(root::stamp_in(parent, name))? else { return Ok(false) };
     if Some(now) == step.stamp {
         return Ok(true);
     }
@@ -247,13 +246,6 @@ fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> 
     let without_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(without_times(now)) == step.stamp.map(without_times)
         && current_state(root, &step.safe_path)?.0.as_ref() == step.expected())
-}
-
-fn stamp_if_there(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<Stamp>> {
-    match root::stamp_in(parent, name) {
-        Err(error) if is_missing(&error) => Ok(None),
-        found => found.map(Some),
-    }
 }
 
 fn changed_meanwhile() -> Verdict {

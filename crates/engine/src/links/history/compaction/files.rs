@@ -28,7 +28,7 @@ use serde_json::json;
 use crate::{
     large_input::{self, InputBudget, UserInput},
     links::results::READ_FILE,
-    turn::{TurnContext, TurnExit, TurnState},
+    turn::{Flow, TurnContext, TurnState},
 };
 
 /// Maximum number of files that are read again.
@@ -40,11 +40,7 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// Shows the current contents of files that were used in the replaced part. Files that are too long are skipped,
 /// because the summary names them.
-pub(super) async fn append_contents(
-    context: &TurnContext,
-    state: &mut TurnState,
-    replaced: &[Arc<Item>],
-) -> Result<(), TurnExit> {
+pub(super) async fn append_contents(context: &TurnContext, state: &mut TurnState, replaced: &[Arc<Item>]) -> Flow {
     // Files that tools may not read are also not read here.
     if context.tool(READ_FILE).is_none() || context.models.model.info().embedded {
         return Ok(());
@@ -85,21 +81,8 @@ async fn read(context: &TurnContext, path: &str) -> Option<String> {
 /// Number of journal events per read.
 const PAGE: usize = 500;
 
-/// Appends the items that a compaction replaces to the history file, and returns the file's new state. Also returns the
-/// path of the file for tools, or the reason why the file is incomplete.
-pub(super) async fn store_replaced(
-    context: &TurnContext,
-    state: &TurnState,
-    before: Option<&Compaction>,
-    replaced: &[Arc<Item>],
-) -> (HistoryFile, Result<String, WorkspaceError>) {
-    let mut file = previous_file(context, state, before);
-    let path = write(context, &mut file, before, replaced).await;
-    (file, path)
-}
-
 /// Returns the file as left by the previous compaction, or a new file.
-fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
+pub(super) fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
     let Some(before) = before else {
         let name = match state.reset_at {
             0 => format!("{}.md", context.ids.session),
@@ -117,7 +100,11 @@ fn previous_file(context: &TurnContext, state: &TurnState, before: Option<&Compa
     file
 }
 
-async fn write(
+/// Appends the items that a compaction replaces to the history file. Returns the path of the file for tools.
+///
+/// # Errors
+/// Fails if the file is incomplete, with the reason.
+pub(super) async fn write(
     context: &TurnContext,
     file: &mut HistoryFile,
     before: Option<&Compaction>,
@@ -148,11 +135,9 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     // The file already contains the full history that an earlier summary covers.
     let recorded = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&recorded.cloned().collect::<Vec<_>>()).into_bytes();
-    let Artifact { path, bytes } = context
-        .ports
-        .workspaces
-        .append_artifact(context.files.session, ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text)
-        .await?;
+    let (owner, folder) = (context.files.session, ArtifactDir::ConversationHistory);
+    let appended = context.ports.workspaces.append_artifact(owner, folder, file.name.clone(), file.bytes, text);
+    let Artifact { path, bytes } = appended.await?;
     file.bytes = Some(bytes);
     Ok(path)
 }
@@ -168,7 +153,7 @@ pub(crate) async fn inputs(
     before: Option<&Compaction>,
     replaced: &[Arc<Item>],
     window: u64,
-) -> Result<Option<String>, TurnExit> {
+) -> Flow<Option<String>> {
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // The turn began before the earlier compaction, so the earlier summary contains the inputs.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
@@ -203,7 +188,7 @@ pub(crate) async fn inputs(
 }
 
 /// Shortens an input to the available space, and stores it in a file if it does not fit.
-async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputBudget) -> Result<String, TurnExit> {
+async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputBudget) -> Flow<String> {
     if input.stored.is_some() || estimate(&input.text) <= budget.whole {
         // A stored input ends with the path of its file, and the end is preserved.
         return Ok(shortened(&input.text, budget.whole));

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::turn::{
-    Phase, TurnContext, TurnExit, TurnState,
+    Flow, Phase, TurnContext, TurnState,
     hooks::{Hook, Invocation, Link, Next, Reminder, done},
     request,
 };
@@ -82,15 +82,13 @@ impl Link for Compaction {
             return next.run(call);
         }
         let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
-        let output = match serde_json::from_str::<Arguments>(arguments) {
-            Ok(Arguments { strategy }) => match refusal(call) {
-                None => {
-                    call.record.entries().effects.compact = Some(strategy);
-                    ToolOutput::ok("the older part of the history is compacted before your next message")
-                }
-                Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),
-            },
-            Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
+        let output = match (serde_json::from_str::<Arguments>(arguments), refusal(call)) {
+            (Ok(Arguments { strategy }), None) => {
+                call.record.entries().effects.compact = Some(strategy);
+                ToolOutput::ok("the older part of the history is compacted before your next message")
+            }
+            (Ok(_), Some(why)) => ToolOutput::ok(format!("nothing is compacted: {why}")),
+            (Err(error), _) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
         };
         done(output)
     }
@@ -134,10 +132,9 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     if let Some(wanted) = state.compact.take() {
         return Some(wanted);
     }
-    let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
     if state.steps == 0 && plan::count_before_turn(&state.history) > limit(max_messages(context), state.visible_at_undo)
     {
-        return Some(auto(CompactionCause::Limit));
+        return Some(CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Auto });
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
     let is_full = match state.visible_at_undo {
@@ -148,14 +145,12 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
     if !is_full || steps_since == Some(0) || state.offloaded_at == Some(state.steps) {
         return None;
     }
-    let mut wanted = auto(CompactionCause::Critical);
-    if steps_since.is_some_and(|steps| steps < PAUSE_STEPS) {
-        wanted.strategy = CompactionStrategy::Truncate;
-    }
-    Some(wanted)
+    let is_recent = steps_since.is_some_and(|steps| steps < PAUSE_STEPS);
+    let strategy = if is_recent { CompactionStrategy::Truncate } else { CompactionStrategy::Auto };
+    Some(CompactionRequest { cause: CompactionCause::Critical, strategy })
 }
 
-async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Result<(), TurnExit> {
+async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Flow {
     let is_automatic = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
     let was_undone = is_automatic && state.visible_at_undo > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);

@@ -28,15 +28,11 @@ use agentd_core::{
 
 use crate::{
     links::history::compaction::files,
-    turn::{Phase, TurnContext, TurnExit, TurnState, request, sample, stopwatch::CallStream},
+    turn::{Flow, Phase, TurnContext, TurnState, request, sample, stopwatch::CallStream},
 };
 
 /// Compacts the history, if a part can be replaced, and returns a sentence about the outcome.
-pub(crate) async fn run(
-    context: &TurnContext,
-    state: &mut TurnState,
-    wanted: CompactionRequest,
-) -> Result<String, TurnExit> {
+pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Flow<String> {
     let budget = budget(context, state);
     let plan = match make_plan(&state.history, wanted.cause, budget) {
         Ok(plan) => plan,
@@ -102,7 +98,7 @@ async fn compact(
     plan: Plan,
     wanted: CompactionRequest,
     budget: plan::HistoryBudget,
-) -> Result<Compaction, TurnExit> {
+) -> Flow<Compaction> {
     let (replaced, rest) = state.history.split_at(plan.split);
     let (replaced, rest): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), rest.to_vec());
     let before = last_compaction(&replaced);
@@ -129,10 +125,11 @@ async fn compact(
         CompactionStrategy::Auto => CompactionStrategy::Compact,
         strategy => strategy,
     };
+    let wanted = CompactionRequest { strategy, ..wanted };
     let mut report = CompactionReport {
         messages_after: count(plan::count(&rest) + 1),
         pinned: user_messages.messages,
-        ..initial_report(context, state, wanted.cause, strategy)
+        ..initial_report(context, state, wanted)
     };
     if user_messages.left_out > 0 {
         let reason = "of your messages are no longer kept verbatim: in total they are too long";
@@ -141,7 +138,7 @@ async fn compact(
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
         let earlier = before.map(|compaction| compaction.summary.as_str());
-        match ask(context, state, (wanted.cause, strategy), earlier, &replaced).await? {
+        match ask(context, state, wanted, earlier, &replaced).await? {
             Ok((text, model)) => {
                 report.model = Some(model);
                 written = Some(text);
@@ -153,8 +150,8 @@ async fn compact(
         }
     }
     // The history file is written last, so that a cancelled compaction does not write items twice.
-    let (file, written_to) = files::store_replaced(context, state, before, &replaced).await;
-    match written_to {
+    let mut file = files::previous_file(context, state, before);
+    match files::write(context, &mut file, before, &replaced).await {
         Ok(path) => report.path = Some(path),
         Err(error) => note(&mut report, format!("the replaced part could not be written to a file: {error}")),
     }
@@ -179,12 +176,8 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
 }
 
 /// Returns the report on a history before the compaction.
-fn initial_report(
-    context: &TurnContext,
-    state: &TurnState,
-    cause: CompactionCause,
-    strategy: CompactionStrategy,
-) -> CompactionReport {
+fn initial_report(context: &TurnContext, state: &TurnState, wanted: CompactionRequest) -> CompactionReport {
+    let CompactionRequest { cause, strategy } = wanted;
     let messages = count(plan::count(&state.history));
     let expected = request::expected(context, state, context.next_model(state));
     CompactionReport {
@@ -228,11 +221,7 @@ fn sentence(report: &CompactionReport) -> String {
 }
 
 /// Moves results to files if this frees enough space. Returns true if results were moved.
-pub(super) async fn offload(
-    context: &TurnContext,
-    state: &mut TurnState,
-    cause: CompactionCause,
-) -> Result<bool, TurnExit> {
+pub(super) async fn offload(context: &TurnContext, state: &mut TurnState, cause: CompactionCause) -> Flow<bool> {
     let model = context.next_model(state);
     let expected = request::expected(context, state, model).max(1);
     let mut needed = to_offload(expected, context.next_window(state));
@@ -245,7 +234,8 @@ pub(super) async fn offload(
     let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);
     let Some(chosen) = offload::results(&state.history, context.ids.turn, needed) else { return Ok(false) };
     let Some(offloaded) = store_results(context, &chosen).await else { return Ok(false) };
-    let mut report = initial_report(context, state, cause, CompactionStrategy::Offload);
+    let strategy = CompactionStrategy::Offload;
+    let mut report = initial_report(context, state, CompactionRequest { cause, strategy });
     report.offloaded = count(offloaded.len());
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let mut after = state.history.clone();
@@ -289,10 +279,10 @@ type WrittenSummary = Result<(String, String), ModelError>;
 pub(super) async fn ask(
     context: &TurnContext,
     state: &mut TurnState,
-    (cause, strategy): (CompactionCause, CompactionStrategy),
+    CompactionRequest { cause, strategy }: CompactionRequest,
     earlier: Option<&str>,
     replaced: &[Arc<Item>],
-) -> Result<WrittenSummary, TurnExit> {
+) -> Flow<WrittenSummary> {
     let (slot, model) = match &context.models.summary {
         Some((slot, model)) => (*slot, model),
         None => (context.models.slot, &context.models.model),
@@ -354,7 +344,7 @@ async fn summarise(
     (slot, model): (Slot, &dyn Model),
     request: ModelRequest,
     prompt: Option<PromptReport>,
-) -> Result<WrittenSummary, TurnExit> {
+) -> Flow<WrittenSummary> {
     let info = model.info();
     let tap = context.tap(state.steps, ExchangePurpose::Summary);
     let mut chunks = CallStream::open(model, ModelRequest { tap, ..request });

@@ -1,0 +1,31 @@
+//! Answered side questions, shown between the texts of a turn.
+
+use std::io::{self, Write};
+
+use super::Human;
+use crate::terminal::{
+    paint::{QUIET, WARN},
+    sanitize::clean_line,
+};
+
+impl<O: Write, E: Write> Human<O, E> {
+    /// Shows the side questions with their answers, unless a text is in progress.
+    pub(super) fn show_asides(&mut self) -> io::Result<()> {
+        while !self.text.is_open() && !self.asides.is_empty() {
+            let aside = self.asides.remove(0);
+            self.status(QUIET, &format!("btw · {}", clean_line(&aside.question)))?;
+            match aside.answer {
+                Ok(answer) if self.look.out_shown && self.line.is_none() => {
+                    self.say(&answer)?;
+                    self.text.finish()?;
+                }
+                Ok(answer) => self.text.whole(answer.trim_end())?,
+                Err(failure) => self.folded(WARN, &clean_line(&format!("! {}", failure.sentence())))?,
+            }
+        }
+        if self.live {
+            self.wait();
+        }
+        Ok(())
+    }
+}
