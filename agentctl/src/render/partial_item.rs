@@ -1,10 +1,7 @@
 //! Items under way: the part of a text that came and the part that can be shown, the progress of a running call, and the
 //! announced retry of a model call.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Instant};
 
 use agentd_core::ids::{CallId, ItemId};
 

@@ -108,17 +108,20 @@ impl<W: Write> TextStream<W> {
         if self.echo.partial && text.contains('\n') { self.draw(&painted) } else { self.write(&painted) }
     }
 
-    /// Begins a row if the width of the window has changed, because the terminal may have broken the rows so far.
+    /// Begins a row if the window has become too narrow for the row under way, because the terminal has broken it.
     fn follow_width(&mut self, painted: &mut String) {
         if self.block.is_empty() || !self.paints() || self.echo.partial {
             return;
         }
         let window = (self.look.size)();
         if window.0 != self.echo.window.0 {
+            let narrowest = window.0.min(self.echo.window.0);
             self.echo.fixed = true;
             self.echo.window = window;
-            self.echo.newline();
-            painted.push('\n');
+            if self.echo.column >= narrowest {
+                self.echo.newline();
+                painted.push('\n');
+            }
         }
     }
 

@@ -79,7 +79,7 @@ pub enum AuditFact {
         question: String,
         /// ID of the model.
         model: String,
-        /// Client that asked.
+        /// Client that sent the question.
         by: AnsweredBy,
     },
     /// A rule was granted, so that matching calls run without a question.

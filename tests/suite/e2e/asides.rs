@@ -149,7 +149,7 @@ async fn side_question_works_while_a_call_waits_for_approval() {
     holds(&asked, json!({"answer": "To keep the letter.", "truncated": false}));
     assert_eq!(asked["usage"]["calls"], 1);
     world.model.reply(says("Written."));
-    world.ok(["answer", question["id"].as_str().unwrap(), "yes"]).await;
+    world.ok(["answer", question["id"].as_str().unwrap(), "approve"]).await;
     running.output(Vec::new()).await.exits(0);
     has_none(&words(world.model.requests().last().unwrap()), &["Why write it?", "keep the letter"]);
 }

@@ -72,7 +72,14 @@ impl Terminal {
     /// Waits for the start of the prompt, and returns the text before it.
     #[track_caller]
     pub(super) fn prompt(&mut self) -> String {
+        self.prompt_below("")
+    }
+
+    /// Waits for the prompt below a status line with this text, and returns the text before the prompt.
+    #[track_caller]
+    pub(super) fn prompt_below(&mut self, status: &str) -> String {
         let before = self.sees(PROMPT_START);
+        self.sees(status);
         // The bytes of `› `. The terminal library does not decode non-ASCII characters.
         self.sees("\u{e2}\u{80}\u{ba} ");
         before

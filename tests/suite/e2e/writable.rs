@@ -153,15 +153,15 @@ async fn unattended_edit_is_refused_with_a_hint() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_makes_its_folder_writable() {
     let world = World::start().await;
-    let mut terminal = Terminal::ready(&world.daemon, &["-C", &project(&world)]);
-    terminal.sees("project ro");
+    let mut terminal = Terminal::open(&world.daemon, &["-C", &project(&world)]);
+    terminal.prompt_below("project ro");
     terminal.hears("/mode accept-edits", "the folder is read-only");
     terminal.hears("/project", "read-only;");
     world.model.reply(write("/project/a.txt")).reply(says("It is written."));
     terminal.says_for("write", "Make this folder writable?");
     terminal.answers("y yes", "y");
-    terminal.sees_last("It is written.");
-    terminal.sees("project rw");
+    terminal.sees("It is written.");
+    terminal.prompt_below("project rw");
     assert_eq!(world.read("project/a.txt"), "new");
     assert!(is_writable(&world).await);
     terminal.hears("/project ro", "read-only;");

@@ -49,8 +49,10 @@ impl Actor {
             _ => Vec::new(),
         };
         let (turn_id, turn) = (past.turn_id, past.number);
-        let workspace = self.workspace().await?;
         let ports = &self.shared.ports;
+        let settings = &self.state.settings;
+        // A fork in which nothing ran yet has no folder of its own.
+        let workspace = ports.workspaces.open(settings.files_of(self.id), settings.mounts()).await?;
         let (on_disk, of_state) = state_changes::split_state(changes);
         let plan = RevertPlan::find(&*ports.store, self.id, &of_state, &self.state.files, true).await?;
         let mut undone = ports.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
