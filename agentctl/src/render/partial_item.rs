@@ -100,6 +100,8 @@ impl PartialItem {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
