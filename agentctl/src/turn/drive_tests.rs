@@ -4,6 +4,7 @@ use agentd_core::{
     Timestamp,
     ids::{SessionId, TurnId},
     interrupt::AnsweredBy,
+    session::SessionMode,
     turn::StopReason,
 };
 use futures_util::future::BoxFuture;
