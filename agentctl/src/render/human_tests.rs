@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use agentd_core::{
     event::StateChange,
-    ids::{TraceId, TurnId},
+    ids::{CallId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy},
     session::{Todo, TodoStatus},
     tool::{FileChange, FileChangeKind, ToolDetails, ToolErrorCode},
