@@ -96,14 +96,8 @@ pub(crate) fn spent(usage: &Usage, repeated: u64) -> String {
 /// Tokens, money, steps and time.
 pub(crate) fn took(result: &TurnResult, repeated: u64) -> String {
     let spent = spent(&result.usage, repeated);
-    let mut parts: Vec<String> = (!spent.is_empty()).then_some(spent).into_iter().collect();
-    match result.steps {
-        0 => {}
-        1 => parts.push("1 step".to_owned()),
-        steps => parts.push(format!("{steps} steps")),
-    }
-    parts.push(duration(result.duration_ms));
-    parts.join(" · ")
+    let steps = if result.steps > 0 { count(result.steps, "step") } else { String::new() };
+    join([spent, steps, duration(result.duration_ms)])
 }
 
 /// Turns of one chat, with their usage and time.
@@ -125,19 +119,20 @@ impl ChatTotals {
     /// Returns a line with the totals, or `None` if no turn has ended.
     pub(crate) fn line(&self) -> Option<String> {
         let parts = [count(self.turns, "turn"), spent(&self.usage, 0), duration(self.duration_ms)];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        (self.turns > 0).then(|| format!("this chat: {}", parts.join(" · ")))
+        (self.turns > 0).then(|| format!("this chat: {}", join(parts)))
     }
 }
 
-/// Shares of the requests that were sent before, and that the server says it did not compute again.
+/// Joins the parts that are not empty.
+fn join(parts: [String; 3]) -> String {
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// Returns the numbers of tokens that repeated the previous request, and that the server had in its cache.
 fn not_new(repeated: u64, cached: u64) -> String {
-    match (repeated, cached) {
-        (0, 0) => String::new(),
-        (0, cached) => format!(" ({} cached)", number(cached)),
-        (repeated, 0) => format!(" ({} repeated)", number(repeated)),
-        (repeated, cached) => format!(" ({} repeated, {} cached)", number(repeated), number(cached)),
-    }
+    let counts = [(repeated, "repeated"), (cached, "cached")].into_iter().filter(|(tokens, _)| *tokens > 0);
+    let parts: Vec<String> = counts.map(|(tokens, what)| format!("{} {what}", number(tokens))).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 #[cfg(test)]

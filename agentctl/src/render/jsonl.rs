@@ -103,10 +103,6 @@ impl<W: Write> Jsonl<W> {
 }
 
 impl<W: Write + Send> Renderer for Jsonl<W> {
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.notes.take(event);
         self.line(&type_first(event)?)

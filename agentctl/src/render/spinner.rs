@@ -80,13 +80,10 @@ impl Spinner {
     }
 
     fn style(&self) -> ProgressStyle {
-        let template = match (self.look.err_color, !(self.lines.is_empty() && self.below.is_empty())) {
-            (true, false) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}",
-            (true, true) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}\n{prefix}",
-            (false, false) => "{spinner} {msg} {elapsed}",
-            (false, true) => "{spinner} {msg} {elapsed}\n{prefix}",
-        };
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+        let color = self.look.err_color;
+        let row = if color { "{spinner:.cyan} {msg:.dim} {elapsed:.dim}" } else { "{spinner} {msg} {elapsed}" };
+        let rows = if self.lines.is_empty() && self.below.is_empty() { "" } else { "\n{prefix}" };
+        ProgressStyle::with_template(&format!("{row}{rows}")).unwrap_or_else(|_| ProgressStyle::default_spinner())
     }
 
     /// Takes it off the screen, so that others may write.

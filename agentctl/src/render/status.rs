@@ -123,16 +123,14 @@ impl ChatStatus {
             Some(chosen) => format!("{} → {chosen}", self.mode),
             None => self.mode.to_string(),
         };
-        let waiting = [(self.questions, "question"), (messages, "message")].map(|(number, noun)| wait(number, noun));
         let percent = self.fullness.filter(|percent| *percent > 0);
         let turn_cost = self.turn.and_then(|turn| turn.cost).filter(|cost| *cost > 0);
         let cost = self.cost.into_iter().chain(turn_cost).reduce(u64::saturating_add);
-        let [questions, messages] = waiting.map(Option::unwrap_or_default);
         // Each with its rank: parts of the highest rank are omitted first if the screen is narrow.
         let mut parts = vec![
             (0, mode),
-            (0, questions),
-            (0, messages),
+            (0, waiting(self.questions, "question")),
+            (0, waiting(messages, "message")),
             (2, self.agent.clone()),
             (1, folder),
             // Text of the repository, which must not look like parts of ours.
@@ -155,10 +153,13 @@ impl ChatStatus {
     }
 }
 
-/// Returns what waits, or `None` for none.
-fn wait(number: usize, noun: &str) -> Option<String> {
-    let verb = if number == 1 { "waits" } else { "wait" };
-    (number > 0).then(|| format!("{} {verb}", count(number as u64, noun)))
+/// Returns the number of waiting things; empty for 0.
+fn waiting(number: usize, noun: &str) -> String {
+    match number {
+        0 => String::new(),
+        1 => format!("1 {noun} waits"),
+        _ => format!("{} wait", count(number, noun)),
+    }
 }
 
 /// Formats seconds as minutes and seconds, or as hours, minutes and seconds.

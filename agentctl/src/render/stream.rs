@@ -296,21 +296,16 @@ impl<W: Write> TextStream<W> {
         }
     }
 
-    /// A newline was read: the line is a block, maybe an empty one.
+    /// Ends the line after a newline was read. An empty line in a fence is code, too.
     fn end_line(&mut self, painted: &mut String) {
-        if self.paints() {
-            if self.block.is_empty() {
-                // Still told: an empty line in a fence is code.
-                let _ = self.markdown.block("", 80);
-                self.end_ink(painted);
-                painted.push('\n');
-            } else {
-                self.end_block(painted);
-            }
-        } else {
-            self.block.clear();
-            painted.push('\n');
+        if !self.block.is_empty() {
+            return self.end_block(painted);
         }
+        if self.paints() {
+            let _ = self.markdown.block("", 80);
+            self.end_ink(painted);
+        }
+        painted.push('\n');
     }
 
     /// Finishes the block under way, if there is one, and leaves the cursor at the start of a row.

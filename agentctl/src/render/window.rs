@@ -16,10 +16,19 @@ const FREE: char = '·';
 
 /// Parts of the window, in lines of at most so many columns.
 pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<String> {
+    let (level, style) = match view.level {
+        TokenLevel::Info => ("", Style::new()),
+        TokenLevel::Warning => (" (warning)", WARN),
+        TokenLevel::Critical => (" (critical)", BAD),
+    };
+    let percent_used = percent(view.tokens, view.window);
+    let filled = format!("filled    about {} tokens, {percent_used} %{level}", number(view.tokens));
+    let limit = (view.max_messages > 0).then(|| format!(" of {}", number(view.max_messages.into())));
+    let messages = format!("messages  {}{}", number(view.messages.into()), limit.unwrap_or_default());
     let mut lines = vec![
         clip(&format!("model     {} · window of {} tokens", clean_line(&view.model), number(view.window)), columns),
-        paint(color, style_of(view.level), &clip(&filled(view), columns)),
-        clip(&messages(view), columns),
+        paint(color, style, &clip(&filled, columns)),
+        clip(&messages, columns),
         String::new(),
         bar(view, columns.min(WIDEST_BAR), color),
         String::new(),
@@ -46,15 +55,6 @@ pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<Stri
     lines
 }
 
-fn filled(view: &ContextView) -> String {
-    let level = match view.level {
-        TokenLevel::Info => "",
-        TokenLevel::Warning => " (warning)",
-        TokenLevel::Critical => " (critical)",
-    };
-    format!("filled    about {} tokens, {} %{level}", number(view.tokens), percent(view.tokens, view.window))
-}
-
 fn segment_row(segment: &Segment, window: u64) -> String {
     let name = format!("{} {}", look(segment.kind).0, segment.kind.as_str());
     let part = percent(segment.tokens, window).to_string();
@@ -66,15 +66,6 @@ fn row(name: &str, tokens: &str, percent: &str, bytes: &str, pieces: &str, sourc
     let padding = " ".repeat(15usize.saturating_sub(width(name)));
     let row = format!("{name}{padding}{tokens:>9}{percent:>4}{bytes:>11}{pieces:>8}  {source}");
     row.trim_end().to_owned()
-}
-
-/// The messages of the history, and how many it may have, where that is set.
-fn messages(view: &ContextView) -> String {
-    let there = number(view.messages.into());
-    match view.max_messages {
-        0 => format!("messages  {there}"),
-        most => format!("messages  {there} of {}", number(most.into())),
-    }
 }
 
 /// The bar: each part in its sign, so that it reads without colours too.
@@ -110,14 +101,6 @@ fn look(kind: SegmentKind) -> (&'static str, Style) {
         SegmentKind::Reminders => ("!", AnsiColor::Red),
     };
     (sign, color.on_default())
-}
-
-fn style_of(level: TokenLevel) -> Style {
-    match level {
-        TokenLevel::Info => Style::new(),
-        TokenLevel::Warning => WARN,
-        TokenLevel::Critical => BAD,
-    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,20 @@
 //! `/todos`, `/cost`, and what is told of a session that has not begun.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use agentd_core::{
-    context::PromptReport,
-    event::EventKind,
-    folder::Mounts,
-    grant::ScopedGrant,
-    model::Slot,
-    session::{Mount, TodoStatus},
-    turn::TurnResult,
-    visible,
+    context::PromptReport, event::EventKind, folder::Mounts, grant::ScopedGrant, model::Slot, session::Mount,
+    turn::TurnResult, visible,
 };
 
 use super::{chat::Chat, conversation::ChatBackend as _, replay};
 use crate::{
     exit::Exit,
     failure::Failure,
-    render::closing,
+    render::{
+        closing,
+        context::{todo_count, todo_row},
+    },
     report::count,
     terminal::{paint::number, sanitize::clean_line},
     turn::{Arrival, Line as _, SocketLine},
@@ -72,21 +69,8 @@ impl Chat {
     pub(super) async fn todos(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let todos = self.daemon.client.session(&id.to_string()).await?.session.todos;
-        if todos.is_empty() {
-            self.note("the todo list is empty");
-        }
-        for todo in &todos {
-            let mark = match todo.status {
-                TodoStatus::Completed => '✓',
-                TodoStatus::InProgress => '▸',
-                TodoStatus::Pending => '☐',
-            };
-            self.note(&format!("{mark} {}", clean_line(&todo.content)));
-        }
-        if !todos.is_empty() {
-            let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
-            self.note(&format!("{done} of {} done", todos.len()));
-        }
+        todos.iter().for_each(|todo| self.note(&todo_row(todo)));
+        self.note(&if todos.is_empty() { "the todo list is empty".to_owned() } else { todo_count(&todos) });
         Ok(Exit::Done)
     }
 
@@ -166,17 +150,15 @@ impl Chat {
         let (tools, skills, grants) = tokio::join!(client.tools(""), client.skills(""), client.grants(None));
         let (tools, skills) = (tools?, skills?);
         self.note("session   new: it begins with the first thing you say");
-        match self.place.project() {
-            Some(mount) => {
-                let how = if mount.writable { "writable" } else { "read-only" };
-                self.note(&format!("project   {} ({how})", visible::line(&mount.path.display().to_string())));
-            }
-            None => self.note("project   no folder in view"),
-        }
-        for folder in self.place.mounts().folders {
-            let how = if folder.writable { "writable" } else { "read-only" };
-            let path = folder.path.display().to_string();
-            self.note(&format!("folder    {} ({how}), seen as {}", visible::line(&path), folder.at));
+        let shown = |path: &Path, writable: bool| {
+            let access = if writable { "writable" } else { "read-only" };
+            format!("{} ({access})", visible::line(&path.display().to_string()))
+        };
+        let Mounts { project, folders } = self.place.mounts();
+        let project = project.map(|mount| shown(&mount.path, mount.writable));
+        self.note(&format!("project   {}", project.as_deref().unwrap_or("no folder in view")));
+        for folder in folders {
+            self.note(&format!("folder    {}, seen as {}", shown(&folder.path, folder.writable), folder.at));
         }
         let mode = self.known.status().chosen.unwrap_or_else(|| self.place.first_mode());
         self.note(&format!("mode      {mode}: {}", mode.description()));
