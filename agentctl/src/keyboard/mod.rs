@@ -102,25 +102,24 @@ impl Keyboard {
         (!yields).then(|| self.hold())
     }
 
-    /// The next key; never where nobody sits there. Dropping the wait loses none.
+    /// Returns the next key; never completes without a keyboard. Cancel safe.
     pub(crate) async fn next(&self) -> Press {
-        let Some(shared) = &self.0 else { return std::future::pending().await };
-        loop {
-            let heard = shared.heard.notified();
-            if let Some(press) = shared.state().presses.pop_front() {
-                return press;
-            }
-            heard.await;
-        }
+        self.take_next(|state| state.presses.pop_front()).await
     }
 
-    /// The next message for the turn that runs, typed while a question has the keys; never where nobody sits there.
+    /// Returns the next message for the running turn, typed while a question has the keys. Never completes without a
+    /// keyboard.
     pub(crate) async fn next_steer(&self) -> String {
+        self.take_next(|state| state.typed.next_steer()).await
+    }
+
+    /// Waits until `take` returns a value.
+    async fn take_next<T>(&self, take: fn(&mut State) -> Option<T>) -> T {
         let Some(shared) = &self.0 else { return std::future::pending().await };
         loop {
             let heard = shared.heard.notified();
-            if let Some(text) = shared.state().typed.next_steer() {
-                return text;
+            if let Some(taken) = take(&mut shared.state()) {
+                return taken;
             }
             heard.await;
         }

@@ -98,21 +98,18 @@ fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Resu
         return Ok(());
     }
     *last_key = Instant::now();
-    match Key::of(event::read()?) {
+    let key = match Key::of(event::read()?) {
         Some(Key::Suspend) => {
             if let Some(mode) = terminal.as_mut() {
                 suspend(mode)?;
             }
-            drop(terminal);
-            shared.take_in(Press { key: Key::Resume, at: Instant::now() });
+            Key::Resume
         }
-        Some(key) => {
-            let at = Instant::now();
-            drop(terminal);
-            shared.take_in(Press { key, at });
-        }
-        None => {}
-    }
+        Some(key) => key,
+        None => return Ok(()),
+    };
+    drop(terminal);
+    shared.take_in(Press { key, at: Instant::now() });
     Ok(())
 }
 

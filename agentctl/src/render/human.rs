@@ -230,13 +230,10 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.wait();
                 Ok(())
             }
-            ItemBody::UserMessage { text, steered, typed_bytes, .. } => {
-                if *steered || self.shows_input {
-                    self.status(STRONG, &format!("› {}", input_row::said(text, *typed_bytes)))
-                } else {
-                    Ok(())
-                }
+            ItemBody::UserMessage { text, steered, typed_bytes, .. } if *steered || self.shows_input => {
+                self.status(STRONG, &format!("› {}", input_row::said(text, *typed_bytes)))
             }
+            ItemBody::UserMessage { .. } => Ok(()),
             ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
             // The skills at the start of a session are not news.
             ItemBody::Notice { topic: NoticeTopic::Skills, .. } if self.opens_session => Ok(()),

@@ -174,21 +174,22 @@ impl<W: Write> TextStream<W> {
 
     /// Ends the text: the block under way is finished, the next text starts in plain Markdown.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.is_streaming = false;
-        let mut painted = String::new();
-        self.end_block(&mut painted);
-        self.sanitizer = Sanitizer::default();
-        self.markdown = Markdown::default();
-        self.write(&painted)
+        self.close("")?;
+        (self.sanitizer, self.markdown) = Default::default();
+        Ok(())
     }
 
-    /// Writes a line that is no text of the model's.
+    /// Writes a line that is not part of the model's text.
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.close(&format!("{line}\n"))
+    }
+
+    /// Finishes the block in progress, and writes a text below it.
+    fn close(&mut self, below: &str) -> io::Result<()> {
         self.is_streaming = false;
         let mut painted = String::new();
         self.end_block(&mut painted);
-        painted.push_str(line);
-        painted.push('\n');
+        painted.push_str(below);
         self.write(&painted)
     }
 

@@ -40,7 +40,12 @@ pub(crate) struct CallTitle {
 }
 
 impl CallTitle {
-    /// Both in a line.
+    fn of(tool: &str, subject: String) -> Self {
+        let is_command = tool == SHELL && !subject.is_empty();
+        Self { name: if is_command { COMMAND_PROMPT.to_owned() } else { clean_line(tool) }, subject }
+    }
+
+    /// Returns name and subject in one line.
     pub(crate) fn shown(&self) -> String {
         format!("{} {}", self.name, self.subject).trim().to_owned()
     }
@@ -48,13 +53,7 @@ impl CallTitle {
 
 /// The call in a line: a command with its prompt, a patch by its files, any other by its name and main argument.
 pub(crate) fn call_line(tool: &str, args: &Value) -> String {
-    let subject = subject(tool, args);
-    CallTitle { name: name(tool, &subject), subject }.shown()
-}
-
-/// The name of a tool before this subject.
-fn name(tool: &str, subject: &str) -> String {
-    if tool == SHELL && !subject.is_empty() { COMMAND_PROMPT.to_owned() } else { clean_line(tool) }
+    CallTitle::of(tool, subject(tool, args)).shown()
 }
 
 /// A call that ran, as people read it; the model's own beside it where a person has changed it.
@@ -66,11 +65,10 @@ pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> CallTitle {
     };
     let called = call.map(|call| of(&call.arguments));
     let Some(ran) = result.ran_with.as_deref().map(of) else {
-        let subject = called.unwrap_or_default();
-        return CallTitle { name: name(tool, &subject), subject };
+        return CallTitle::of(tool, called.unwrap_or_default());
     };
     let was = called.map(|called| format!(" (was {called})")).unwrap_or_default();
-    CallTitle { name: name(tool, &ran), subject: format!("(edited) {ran}{was}") }
+    CallTitle { subject: format!("(edited) {ran}{was}"), ..CallTitle::of(tool, ran) }
 }
 
 /// The lines of a command's output that are shown where it ran well.
@@ -273,7 +271,12 @@ fn changed(result: &ToolResult, subject: &str) -> String {
     let [file] = files.as_slice() else {
         return format!("changed {} files {}", files.len(), counts.unwrap_or_default()).trim_end().to_owned();
     };
-    let (verb, path) = (done(file.change), visible::line(&file.path));
+    let path = visible::line(&file.path);
+    let verb = match file.change {
+        FileChangeKind::Created => "created",
+        FileChangeKind::Modified => "changed",
+        FileChangeKind::Deleted => "deleted",
+    };
     match counts {
         Some(counts) if kind(&result.name) != ToolKind::Edit => {
             let is_counted = file.change == FileChangeKind::Modified && !counts.is_empty();
@@ -334,11 +337,6 @@ impl Output {
         output
     }
 
-    /// Lines of its standard error where it wrote there.
-    fn last(&self) -> &[String] {
-        if self.err.is_empty() { &self.out } else { &self.err }
-    }
-
     /// Its first lines, and the number of the others. One alone stands in the line of its call.
     fn first_rows(&self) -> Vec<String> {
         if self.lines <= 1 {
@@ -352,9 +350,10 @@ impl Output {
         rows
     }
 
-    /// In a few words.
+    /// Returns the size of the output, or its only line.
     fn summary(&self) -> String {
-        match (self.lines, self.last()) {
+        let last = if self.err.is_empty() { &self.out } else { &self.err };
+        match (self.lines, last.as_slice()) {
             (0, _) => "no output".to_owned(),
             (1, [line]) => line.clone(),
             (1, _) => "1 line".to_owned(),
@@ -374,14 +373,6 @@ fn left_out(line: &str) -> Option<u64> {
 fn without_code(message: &str, code: &str) -> String {
     let words = message.strip_prefix(code).map(|rest| rest.trim_start_matches([':', ' ']));
     words.filter(|words| !words.is_empty()).unwrap_or(message).to_owned()
-}
-
-fn done(change: FileChangeKind) -> &'static str {
-    match change {
-        FileChangeKind::Created => "created",
-        FileChangeKind::Modified => "changed",
-        FileChangeKind::Deleted => "deleted",
-    }
 }
 
 #[cfg(test)]

@@ -41,22 +41,13 @@ impl Chat {
         };
         let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
         let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
-        let Mounts { project, folders: added } = mounts;
-        let model = self.model_of(view).model;
-        let name = format!(" · {}", clean_line(&model.id));
-        self.known.change_status(|status| {
-            let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
-            let branch = project.as_ref().and_then(|mount| branch(&mount.path));
-            let model = clean_line(&model.id);
-            *status = ChatStatus {
-                folder: project.clone(),
-                added: added.clone(),
-                branch,
-                model,
-                mode,
-                ..ChatStatus::default()
-            };
-        });
+        let Mounts { project: folder_in_view, folders: added } = mounts;
+        let model = clean_line(&self.model_of(view).model.id);
+        let name = format!(" · {model}");
+        let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
+        let branch = folder_in_view.as_ref().and_then(|mount| branch(&mount.path));
+        let status = ChatStatus { folder: folder_in_view, added, branch, model, mode, ..ChatStatus::default() };
+        self.known.change_status(|shown| *shown = status);
         self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
     }
 

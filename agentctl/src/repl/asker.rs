@@ -47,7 +47,7 @@ impl Asker for TerminalAsker {
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
             let _hold = self.keyboard.hold();
-            match ShownQuestion::start(interrupt.clone(), self.look, self.keyboard.clone(), self.status.clone()) {
+            match ShownQuestion::start(interrupt.clone(), self) {
                 Ok(mut asking) => (&mut asking.answer).await.ok().flatten(),
                 Err(error) => unasked(interrupt, &error),
             }
@@ -68,12 +68,8 @@ struct ShownQuestion {
 }
 
 impl ShownQuestion {
-    fn start(
-        interrupt: Interrupt,
-        look: TerminalStyle,
-        keyboard: Keyboard,
-        status: Option<SharedStatus>,
-    ) -> io::Result<Self> {
+    fn start(interrupt: Interrupt, asker: &TerminalAsker) -> io::Result<Self> {
+        let (look, keyboard, status) = (asker.look, asker.keyboard.clone(), asker.status.clone());
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({

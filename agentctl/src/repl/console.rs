@@ -16,6 +16,7 @@ use std::{
 use super::{own_editor, pager};
 pub(crate) use crate::keyboard::Key;
 use crate::{
+    failure::Failure,
     keyboard::{Keyboard, Press, TypeAhead},
     render::status::SharedStatus,
     terminal::{
@@ -169,7 +170,12 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     err.flush()
 }
 
-/// True if keys of this moment are meant for a question.
+/// Returns the failure of a terminal that cannot be written.
+pub(super) fn unwritten(error: io::Error) -> Failure {
+    Failure::usage(format!("cannot write to the terminal: {error}"))
+}
+
+/// Returns true if keys pressed at this time are meant for a question.
 fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bool {
     typed.leaves(at, shown) || is_begun && !typed.is_writing()
 }
@@ -188,22 +194,19 @@ impl Console for TerminalConsole {
             self.refresh(shown)?;
             let Some(press) = self.keyboard.wait(GLANCE) else { continue };
             match press.key {
-                Key::Resize => {
-                    self.erase()?;
-                    continue;
-                }
+                Key::Resize => self.erase()?,
                 Key::Resume => {
-                    // The cursor is somewhere else: the rows are drawn again there.
+                    // The cursor has moved, so the rows are drawn again at its new position.
                     self.printed.clear();
                     self.footer.clear();
-                    continue;
                 }
-                _ => {}
-            }
-            if let Some(key) = self.admit(press, shown) {
-                self.is_begun = true;
-                self.refresh(shown)?;
-                return Ok(Some(key));
+                _ => {
+                    if let Some(key) = self.admit(press, shown) {
+                        self.is_begun = true;
+                        self.refresh(shown)?;
+                        return Ok(Some(key));
+                    }
+                }
             }
         }
         Ok(None)

@@ -68,13 +68,9 @@ impl Chat {
     /// The keys.
     pub(super) fn keys(&mut self) {
         self.note("at the prompt:");
-        AT_PROMPT.iter().for_each(|(key, does)| self.key_row(key, does));
+        AT_PROMPT.iter().for_each(|(key, does)| self.row(&format!("  {key}"), does, KEY));
         self.note("while a turn runs:");
-        IN_TURN.iter().for_each(|(key, does)| self.key_row(key, does));
-    }
-
-    fn key_row(&mut self, key: &str, does: &str) {
-        self.row(&format!("  {key}"), does, KEY);
+        IN_TURN.iter().for_each(|(key, does)| self.row(&format!("  {key}"), does, KEY));
     }
 
     /// A row of two columns. Where the second one has room, it stays one.

@@ -86,13 +86,12 @@ pub(crate) use asker::TerminalAsker;
 pub(crate) async fn run(
     daemon: Daemon,
     place: SessionTarget,
-    first: Option<String>,
+    mut first: Option<String>,
     command_line: CommandLine,
 ) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let keyboard = Keyboard::of_terminal();
     let known = CompletionCache::default();
-    let mut first = first;
     if present && !is_plain() {
         let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
         keyboard.typed(|typed| {

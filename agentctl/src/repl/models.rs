@@ -57,7 +57,7 @@ impl Chat {
         };
         let at = rows.iter().rposition(|row| row.is_current).unwrap_or(0);
         let choices = rows.iter().map(choice).collect();
-        let picked = self.choose("Models", choices, at).await?;
+        let picked = self.choose("Models", choices, at, None).await?;
         if let Some(row) = picked.and_then(|index| rows.get(index)) {
             self.choose_model(&row.name).await?;
         }

@@ -1,7 +1,5 @@
 //! Commands that go to another session: by name, by choice, or a new one.
 
-use std::path::Path;
-
 use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary, visible};
 use agentd_proto::client::NewSession;
 
@@ -51,9 +49,7 @@ impl Chat {
         }
         let mut sessions = self.daemon.client.sessions(OFFERED).await?;
         let here = self.place.project().map(|mount| mount.path.clone()).or(self.known.status().folder.map(|m| m.path));
-        let is_here = |session: &SessionSummary| {
-            session.project.as_ref().map(|mount| mount.path.as_path()) == here.as_deref().map(Path::new)
-        };
+        let is_here = |session: &SessionSummary| session.project.as_ref().map(|mount| &mount.path) == here.as_ref();
         // Stable: of each part, those that were used last stay first.
         sessions.sort_by_key(|session| !is_here(session));
         if sessions.is_empty() {

@@ -20,12 +20,12 @@ use crate::{
     turn::{Arrival, Line as _, SocketLine},
 };
 
-/// A turn that has ended.
-struct EndedTurn {
-    result: TurnResult,
-    /// Tokens of its requests that were repeated.
+/// Model calls of a turn.
+#[derive(Debug, Default)]
+struct TurnCalls {
+    /// Number of tokens of the requests that repeated the previous request.
     repeated: u64,
-    /// The models that answered, each with why.
+    /// Models that answered, each with the reason for its choice.
     choices: Vec<String>,
     misses: CacheMisses,
 }
@@ -78,7 +78,7 @@ impl Chat {
     pub(super) async fn cost(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
-        if let Some(EndedTurn { result, repeated, choices, misses }) = self.last_turn(summary.last_seq).await? {
+        if let Some((result, TurnCalls { repeated, choices, misses })) = self.last_turn(summary.last_seq).await? {
             self.note(&format!("last turn  {}", closing::took(&result, repeated)));
             choices.into_iter().chain(misses.lines()).for_each(|line| self.note(&format!("           {line}")));
         }
@@ -90,30 +90,25 @@ impl Chat {
     }
 
     /// The last turn that has ended.
-    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<EndedTurn>> {
+    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<(TurnResult, TurnCalls)>> {
         let id = self.session()?;
         let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
         let Some(begun) = replay::begins(&items, u64::MAX).pop() else { return Ok(None) };
         let mut line = SocketLine::attach(&self.daemon, id, begun - 1).await?;
-        let (mut last, mut repeated, mut choices) = (None, 0u64, Vec::new());
-        let mut missed = CacheMisses::default();
+        let (mut last, mut calls) = (None, TurnCalls::default());
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             match &event.kind {
                 EventKind::TurnStarted { slot, model, reason, .. } => {
-                    (repeated, missed) = (0, CacheMisses::default());
-                    choices = vec![choice(*slot, model, reason)];
+                    calls = TurnCalls { choices: vec![choice(*slot, model, reason)], ..TurnCalls::default() };
                 }
-                EventKind::ModelChosen { slot, model, reason, .. } => choices.push(choice(*slot, model, reason)),
-                EventKind::UsageUpdated { prompt, .. } => {
-                    let more = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
-                    repeated = repeated.saturating_add(more);
-                    prompt.iter().for_each(|prompt| missed.add(prompt));
+                EventKind::ModelChosen { slot, model, reason, .. } => calls.choices.push(choice(*slot, model, reason)),
+                EventKind::UsageUpdated { prompt: Some(prompt), .. } => {
+                    calls.repeated = calls.repeated.saturating_add(prompt.repeated_tokens);
+                    calls.misses.add(prompt);
                 }
                 EventKind::TurnEnded { result } => {
-                    let (result, choices) = (TurnResult::clone(result), choices.clone());
-                    let misses = std::mem::take(&mut missed);
-                    last = Some(EndedTurn { result, repeated, choices, misses });
+                    last = Some((TurnResult::clone(result), std::mem::take(&mut calls)));
                 }
                 _ => {}
             }

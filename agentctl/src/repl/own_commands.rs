@@ -77,12 +77,7 @@ pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
 /// All commands of the person's, of plugins and of a project.
 pub(crate) fn all(plugins: &[PluginReport], project: Option<&ProjectReport>) -> OwnCommands {
     let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
-    for plugin in plugins {
-        add(&mut found, CommandOrigin::Plugin, &plugin.commands, |name| plugin_file(plugin, name));
-    }
-    if let Some(project) = project {
-        add_project(&mut found, project);
-    }
+    add_foreign(&mut found, plugins, project);
     found.commands.sort_by(|left, right| left.name.cmp(&right.name));
     found
 }
@@ -102,33 +97,38 @@ pub(crate) fn find(
     {
         return Ok(Some(command));
     }
-    let of_plugins = plugins.iter().find_map(|plugin| {
-        let command = plugin.commands.iter().find(|command| command.name == name)?;
-        Some(parse(CommandOrigin::Plugin, name, plugin_file(plugin, name), &command.text))
-    });
-    if let Some(command) = of_plugins {
-        return command.map(Some).map_err(broken);
+    let mut foreign = foreign(plugins, project);
+    let Some((origin, file, command)) = foreign.find(|(.., command)| command.name == name) else { return Ok(None) };
+    match project.filter(|project| origin == CommandOrigin::Project && project.trust != ProjectTrust::Trusted) {
+        Some(project) => {
+            let untrusted = format!("/{name} comes from this project, which is not trusted");
+            Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::trust_hint(project)))
+        }
+        None => parse(origin, name, file, &command.text).map(Some).map_err(broken),
     }
-    let of_project = project.and_then(|project| {
-        let command = project.commands.iter().find(|command| command.name == name)?;
-        Some((project, &command.text))
+}
+
+/// Returns the commands of plugins and of a project in the order of their precedence, each with a name of its file for
+/// people.
+fn foreign<'a>(
+    plugins: &'a [PluginReport],
+    project: Option<&'a ProjectReport>,
+) -> impl Iterator<Item = (CommandOrigin, String, &'a ProjectCommand)> {
+    let of_plugins = plugins.iter().flat_map(|plugin| {
+        let file = move |name: &str| clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name));
+        plugin.commands.iter().map(move |command| (CommandOrigin::Plugin, file(&command.name), command))
     });
-    let Some((project, text)) = of_project else { return Ok(None) };
-    if project.trust != ProjectTrust::Trusted {
-        let untrusted = format!("/{name} comes from this project, which is not trusted");
-        return Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::trust_hint(project)));
-    }
-    parse(CommandOrigin::Project, name, project_file(project, name), text).map(Some).map_err(broken)
+    let of_project = project.into_iter().flat_map(|project| {
+        let folder = project.path.join(PROJECT_FOLDER).join(FOLDER);
+        let file = move |name: &str| shown(&folder.join(format!("{name}.md")));
+        project.commands.iter().map(move |command| (CommandOrigin::Project, file(&command.name), command))
+    });
+    of_plugins.chain(of_project)
 }
 
 /// The folder of the person's commands.
 fn person_folder() -> Option<PathBuf> {
     daemon::config_dir().ok().map(|folder| folder.join(FOLDER))
-}
-
-/// The path of a project's command, as people are told of it.
-fn project_file(project: &ProjectReport, name: &str) -> String {
-    shown(&project.path.join(PROJECT_FOLDER).join(FOLDER).join(format!("{name}.md")))
 }
 
 /// The commands of a folder, and what is wrong with others in it.
@@ -153,20 +153,17 @@ fn collect(folder: &Path) -> OwnCommands {
     found
 }
 
-/// The name of a plugin's command, as people are told of it.
-fn plugin_file(plugin: &PluginReport, name: &str) -> String {
-    clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name))
-}
-
-/// Adds commands of others, those of which nobody before has one of the name.
-fn add(found: &mut OwnCommands, origin: CommandOrigin, commands: &[ProjectCommand], file_of: impl Fn(&str) -> String) {
-    for ProjectCommand { name, text } in commands {
+/// Adds the commands of plugins and of a trusted project, except those whose name is in use. Each omitted command is
+/// reported.
+fn add_foreign(found: &mut OwnCommands, plugins: &[PluginReport], project: Option<&ProjectReport>) {
+    let trusted = project.filter(|project| project.trust == ProjectTrust::Trusted);
+    for (origin, file, ProjectCommand { name, text }) in foreign(plugins, trusted) {
         let known = found.commands.iter().find(|known| known.name == *name);
         let because = known.map(|known| match known.origin {
             CommandOrigin::Person => "you have a command of this name".to_owned(),
             CommandOrigin::Plugin | CommandOrigin::Project => format!("of {}", known.file),
         });
-        match (parse(origin, name, file_of(name), text), because) {
+        match (parse(origin, name, file, text), because) {
             (Ok(command), None) => found.commands.push(command),
             (Ok(command), Some(because)) => {
                 found.problems.push(format!("{}: not used, because {because}", command.file));
@@ -174,18 +171,10 @@ fn add(found: &mut OwnCommands, origin: CommandOrigin, commands: &[ProjectComman
             (Err(problem), _) => found.problems.push(problem),
         }
     }
-}
-
-/// Adds the commands of a project that is trusted, and says of others why they are not there.
-fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
-    if project.trust != ProjectTrust::Trusted {
-        if !project.commands.is_empty() {
-            let many = crate::report::count(project.commands.len() as u64, "command");
-            found.problems.push(format!("{many} of this project: not used, because it is not trusted"));
-        }
-        return;
+    if let (Some(project), None) = (project.filter(|project| !project.commands.is_empty()), trusted) {
+        let many = crate::report::count(project.commands.len(), "command");
+        found.problems.push(format!("{many} of this project: not used, because it is not trusted"));
     }
-    add(found, CommandOrigin::Project, &project.commands, |name| project_file(project, name));
 }
 
 fn has_ending(path: &Path) -> bool {
@@ -425,7 +414,7 @@ mod tests {
             ..ProjectReport::default()
         };
         let mut found = collect(root.path());
-        add_project(&mut found, &project);
+        add_foreign(&mut found, &[], Some(&project));
         assert_eq!((found.commands.len(), found.problems.len()), (1, 4), "{found:?}");
         let told = |name: &str, why: &str| {
             assert!(found.problems.iter().any(|problem| problem.contains(name) && problem.contains(why)), "{found:?}");
@@ -437,7 +426,7 @@ mod tests {
         assert_eq!(read("none", &root.path().join("none.md")), Ok(None));
         project.trust = ProjectTrust::Changed;
         let mut found = OwnCommands::default();
-        add_project(&mut found, &project);
+        add_foreign(&mut found, &[], Some(&project));
         assert!(found.commands.is_empty() && found.problems[0].contains("not trusted"), "{found:?}");
         assert!(find("ship-it", &[], Some(&project)).is_err());
     }

@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    console::{Console, Key, print},
+    console::{Console, Key, print, unwritten},
     conversation::{Input, Lines},
     own_editor,
 };
@@ -61,17 +61,20 @@ impl LineParts {
     }
 }
 
-/// Waits on this thread for a line, and tells when it was ended; none once it is not wanted any more.
-fn wait_for_line(keyboard: &Keyboard, is_dropped: impl Fn() -> bool) -> Option<(TypedLine, Instant)> {
+/// Waits on this thread for a line, and returns the line with the time of its end, or `None` once `is_dropped` returns true.
+fn wait_for_line(
+    keyboard: &Keyboard,
+    mut is_dropped: impl FnMut() -> io::Result<bool>,
+) -> io::Result<Option<(TypedLine, Instant)>> {
     let mut parts = LineParts::default();
-    while !is_dropped() {
+    while !is_dropped()? {
         if let Some(Press { key, at }) = keyboard.wait(GLANCE)
             && let Some(line) = parts.press(key)
         {
-            return Some((line, at));
+            return Ok(Some((line, at)));
         }
     }
-    None
+    Ok(None)
 }
 
 /// Asks for a line; none where the person leaves, or is not asked any more.
@@ -80,7 +83,7 @@ fn wait_for_line(keyboard: &Keyboard, is_dropped: impl Fn() -> bool) -> Option<(
 /// When the terminal cannot be written.
 pub(super) fn ask_line(keyboard: &Keyboard, prompt: &str, stop: &AtomicBool) -> io::Result<Option<String>> {
     print(prompt)?;
-    match wait_for_line(keyboard, || stop.load(Ordering::Relaxed)) {
+    match wait_for_line(keyboard, || Ok(stop.load(Ordering::Relaxed)))? {
         Some((TypedLine::Words(words), _)) => Ok(Some(words)),
         Some((TypedLine::Leave, _)) | None => print("\n").map(|()| None),
     }
@@ -97,18 +100,17 @@ impl PlainLines {
         Self { keyboard }
     }
 
-    async fn read(&self) -> Result<Input, Failure> {
-        let unwritten = |error: io::Error| Failure::usage(format!("cannot write to the terminal: {error}"));
+    async fn read(&self) -> io::Result<Input> {
         if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
-            print(&format!("{INDICATOR}{}\n", clean(&message).replace('\n', "\n… "))).map_err(unwritten)?;
+            print(&format!("{INDICATOR}{}\n", clean(&message).replace('\n', "\n… ")))?;
             return Ok(Input::Text(message));
         }
         let unsent = self.keyboard.typed(TypeAhead::take_line);
         if !unsent.trim().is_empty() {
             let told = clean(&unsent);
-            print(&format!("not sent: {told}\nEnter sends it; other words take its place\n")).map_err(unwritten)?;
+            print(&format!("not sent: {told}\nEnter sends it; other words take its place\n"))?;
         }
-        print(INDICATOR).map_err(unwritten)?;
+        print(INDICATOR)?;
         let _hold = self.keyboard.hold();
         let (mut parts, mut text) = (LineParts::default(), String::new());
         loop {
@@ -122,14 +124,14 @@ impl PlainLines {
                 return Ok(Input::Text(join_lines(&text)));
             }
             text.push('\n');
-            print("… ").map_err(unwritten)?;
+            print("… ")?;
         }
     }
 }
 
 impl Lines for PlainLines {
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
-        Box::pin(self.read())
+        Box::pin(async move { self.read().await.map_err(unwritten) })
     }
 }
 
@@ -167,19 +169,21 @@ impl PlainConsole {
 
     /// The next line; none once the question was dropped. Offers the answers as soon as they are taken.
     fn line(&mut self, shown: Instant) -> io::Result<Option<(TypedLine, Instant)>> {
-        let mut parts = LineParts::default();
-        while !self.is_dropped() {
-            if self.is_open(Instant::now(), shown) && self.written < self.row.len() {
+        let keyboard = self.keyboard.clone();
+        wait_for_line(&keyboard, || {
+            let is_dropped = self.is_dropped();
+            if !is_dropped && self.is_open(Instant::now(), shown) && self.written < self.row.len() {
                 print(&self.row[self.written..])?;
                 self.written = self.row.len();
             }
-            if let Some(Press { key, at }) = self.keyboard.wait(GLANCE)
-                && let Some(line) = parts.press(key)
-            {
-                return Ok(Some((line, at)));
-            }
-        }
-        Ok(None)
+            Ok(is_dropped)
+        })
+    }
+
+    /// Keeps a line that answers no question as typed ahead.
+    fn keep_line(&self, words: String, at: Instant) {
+        let keys = [Key::Paste(words), Key::Enter];
+        self.keyboard.typed(|typed| keys.into_iter().for_each(|key| typed.press(Press { key, at })));
     }
 
     /// Says why a line was no answer, and offers the answers again.
@@ -229,9 +233,7 @@ impl Console for PlainConsole {
                 Some(Key::Enter) => {}
                 Some(_) => self.offer_again("that came before the answers; say it again")?,
                 None => {
-                    self.keyboard.typed(|typed| {
-                        [Key::Paste(words), Key::Enter].into_iter().for_each(|key| typed.press(Press { key, at }));
-                    });
+                    self.keep_line(words, at);
                     self.offer_again("no answer: it is said to the turn")?;
                 }
             }
@@ -260,10 +262,8 @@ impl Console for PlainConsole {
             match self.line(shown) {
                 Err(error) => return Some(Err(error)),
                 Ok(Some((TypedLine::Words(words), at))) if !self.is_open(at, shown) => {
-                    // Words that were typed before the question was read answer no question.
-                    self.keyboard.typed(|typed| {
-                        [Key::Paste(words), Key::Enter].into_iter().for_each(|key| typed.press(Press { key, at }));
-                    });
+                    // The user has not read the question yet.
+                    self.keep_line(words, at);
                 }
                 Ok(line) => break line,
             }

@@ -38,8 +38,8 @@ const DIGIT: usize = 3;
 /// When the terminal cannot be read or written.
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color, is_dropped: false };
-    if let (Some(plan), Ask::Approval { args, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
-        question.show_plan(plan, is_edited(&interrupt.ask))?;
+    if let (Some(plan), Ask::Approval { args, reason, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
+        question.show_plan(plan, reason.starts_with(EDITED))?;
         return question.approval(args, Risk::Medium, plan, Offers::default());
     }
     match &interrupt.ask {
@@ -53,11 +53,6 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
             if *secret { question.secret() } else { question.text(default.as_deref(), *required) }
         }
     }
-}
-
-/// Returns whether what is asked about is the person's own by now.
-fn is_edited(ask: &Ask) -> bool {
-    matches!(ask, Ask::Approval { reason, .. } if reason.starts_with(EDITED))
 }
 
 /// The rules that an `always` can keep: the exact ones, or one that reaches further, as the person chooses.

@@ -43,10 +43,9 @@ impl Chat {
         let before = tcgetattr(io::stdin()).ok();
         self.signals.forget();
         let begun = Instant::now();
-        let (mut running, ended) = RunningCommand::start(&command).map_err(|error| {
+        let (mut running, mut ended) = RunningCommand::start(&command).map_err(|error| {
             Failure::usage(format!("cannot run the shell: {error}")).hint("$SHELL names the shell that runs it")
         })?;
-        let mut ended = ended;
         let mut presses = 0;
         let ended = loop {
             tokio::select! {
@@ -180,22 +179,12 @@ struct OutputText {
 impl OutputText {
     fn push(&mut self, bytes: &[u8]) -> String {
         self.begun.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.begun) {
-            // A character of which a part is missing at the end is waited for.
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            Ok(_) | Err(_) => self.whole_before_end(),
-        };
-        let text: Vec<u8> = self.begun.drain(..whole).collect();
+        // The missing bytes of an incomplete character at the end may still arrive.
+        let rest = self.begun.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+        let is_incomplete = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+        let pending = if is_incomplete { rest.len() } else { 0 };
+        let text: Vec<u8> = self.begun.drain(..self.begun.len() - pending).collect();
         self.clean(&String::from_utf8_lossy(&text))
-    }
-
-    /// The bytes that are no beginning of a character at the end.
-    fn whole_before_end(&self) -> usize {
-        let length = self.begun.len();
-        let starts = (length.saturating_sub(3)..length).rev().find(|at| self.begun[*at] & 0xc0 != 0x80);
-        let is_begun =
-            |at: &usize| std::str::from_utf8(&self.begun[*at..]).is_err_and(|error| error.error_len().is_none());
-        starts.filter(is_begun).unwrap_or(length)
     }
 
     fn end(&mut self) -> String {
@@ -271,13 +260,9 @@ fn block(command: &str, folder: &str, how: &str, output: &KeptOutput) -> String 
         output => output,
     };
     let inside = format!("$ {command}\n{shown}");
-    let fence = "`".repeat(longest_run(&inside).max(2) + 1);
+    let longest_run = inside.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest_run.max(2) + 1);
     format!("The person ran this command in their own shell, in {folder}: {how}\n{fence}\n{inside}\n{fence}")
-}
-
-/// The longest run of backticks.
-fn longest_run(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]

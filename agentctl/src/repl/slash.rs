@@ -19,28 +19,22 @@ pub(crate) enum Slash {
     Load(String),
     Resume,
     New,
-    Current,
     Model(Option<ModelName>),
     Mode(Option<SessionMode>),
-    Tools,
-    Agents,
     Agent(String),
     Upload(String),
     Rename(String),
     Interrupts,
-    Grants,
     Continue,
     Undo(Option<TurnChoice>),
     /// Goes back to before a turn, or lets the user choose one.
     Rewind(Option<RewindPoint>),
-    Context,
     Show(usize),
     Todos,
     Cost,
     /// Lists the pinned rules, or pins one.
     Pin(Option<String>),
     Unpin(usize),
-    Skills,
     Diff(TurnChoice),
     /// Copies an answer, counted from the last one.
     Copy(usize),
@@ -60,8 +54,10 @@ pub(crate) enum Slash {
     Shell(String),
     Compact(CompactionStrategy),
     UndoCompaction,
-    Status,
-    Clean,
+    /// Runs `agentctl` with these arguments, so that both list the same.
+    Agentctl(&'static [&'static str]),
+    /// Runs `agentctl` with these arguments and the session.
+    OfSession(&'static [&'static str]),
     Quit,
 }
 
@@ -97,19 +93,23 @@ pub(crate) static TABLE: [Entry; 39] = [
     with("copy", "[N]", "copy the last answer, or the Nth last; `/copy code [N]` copies its last or Nth code block"),
     plain("todos", "show the todo list", Slash::Todos),
     plain("cost", "show tokens and money of the last turn and of the session", Slash::Cost),
-    plain("context", "show what fills the context window", Slash::Context),
+    plain("context", "show what fills the context window", Slash::OfSession(&["context"])),
     with("compact", "[HOW]", "summarize older history: auto, compact or summarize; `/compact undo` reverts it"),
     with("pin", "[RULE]", "list the pinned rules, or pin one: it survives every summary"),
     with("unpin", "N", "remove pinned rule N"),
     with("upload", "PATH", "attach a copy of a file; #PATH in a message does, too"),
     plain("interrupts", "answer open approvals and questions", Slash::Interrupts),
-    plain("grants", "list rules for calls that run without asking; agentctl grants revokes them", Slash::Grants),
+    plain(
+        "grants",
+        "list rules for calls that run without asking; agentctl grants revokes them",
+        Slash::OfSession(&["grants", "list", "--session"]),
+    ),
     with("model", "[NAME]", "choose a model: a slot, or one that its server lists; default goes back"),
     with("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
     with("project", "[rw|ro]", "show the folder, or let this session change it (rw) or only read it (ro)"),
-    plain("tools", "list the tools", Slash::Tools),
-    plain("skills", "list the skills", Slash::Skills),
-    plain("agents", "list the agents that the main one can give work to", Slash::Agents),
+    plain("tools", "list the tools", Slash::OfSession(&["tools", "--session"])),
+    plain("skills", "list the skills", Slash::OfSession(&["skills", "list", "--session"])),
+    plain("agents", "list the agents that the main one can give work to", Slash::Agentctl(&["agents", "list"])),
     with("agent", "NAME", "choose the agent of this session, which no model leaves; main goes back"),
     with("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
     with("btw", "QUESTION", "ask a side question, also while a turn runs; the model's history does not get it"),
@@ -123,11 +123,15 @@ pub(crate) static TABLE: [Entry; 39] = [
     plain("resume", "the same as /sessions", Slash::Resume),
     with("load", "SESSION", "go to another session: id, end of an id, title, or number in /sessions"),
     plain("new", "start a new session in this folder; this one is kept", Slash::New),
-    plain("current", "show this session", Slash::Current),
+    plain("current", "show this session", Slash::OfSession(&["sessions", "show"])),
     with("rename", "TITLE", "rename this session"),
     plain("reset", "clear the history of this session", Slash::Reset),
-    plain("status", "show the status of the daemon", Slash::Status),
-    plain("clean", "remove data that has not been used for long; agentctl clean --dry-run lists it", Slash::Clean),
+    plain("status", "show the status of the daemon", Slash::Agentctl(&["status"])),
+    plain(
+        "clean",
+        "remove data that has not been used for long; agentctl clean --dry-run lists it",
+        Slash::Agentctl(&["clean"]),
+    ),
     plain("clear", "the same as /new", Slash::New),
     plain("quit", "leave (also Ctrl-D)", Slash::Quit),
     plain("exit", "leave", Slash::Quit),
@@ -160,10 +164,16 @@ pub(crate) fn is_for_client(line: &str) -> bool {
 
 /// The name and the arguments of what may be a command of the person's or the project's own.
 pub(crate) fn own_name(line: &str) -> Option<(&str, &str)> {
-    let (name, arguments) =
-        line.trim_end().strip_prefix('/').map(|rest| rest.split_once(char::is_whitespace).unwrap_or((rest, "")))?;
+    let (name, arguments) = parts(line)?;
     let is_own = is_own_name(name) && !is_builtin(name);
-    is_own.then(|| (name, arguments.trim()))
+    is_own.then_some((name, arguments))
+}
+
+/// Returns the name after the slash and the arguments.
+fn parts(line: &str) -> Option<(&str, &str)> {
+    let rest = line.trim_end().strip_prefix('/')?;
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    Some((name, arguments.trim()))
 }
 
 /// True for what commands of a person's or a project's own may be called.
@@ -180,12 +190,11 @@ pub(crate) fn is_builtin(name: &str) -> bool {
 /// Reads a line as a command. None where it is not one but something to say to the model: commands begin
 /// with a slash and a word, so that `/etc/passwd` and a slash after a space are text.
 pub(crate) fn parse(line: &str) -> Option<Result<Slash, Refusal>> {
-    let rest = line.trim_end().strip_prefix('/')?;
-    let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let (name, argument) = parts(line)?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphabetic()) {
         return None;
     }
-    Some(command(&name.to_ascii_lowercase(), argument.trim()))
+    Some(command(&name.to_ascii_lowercase(), argument))
 }
 
 fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {

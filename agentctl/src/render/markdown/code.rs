@@ -147,13 +147,12 @@ impl Highlighter {
         let rest = &line[at..];
         // Marks that belong to some keywords, such as `#include`.
         let mark = usize::from(!rest.starts_with(is_word));
-        let is_name = |c: char| is_word(c) || (self.takes_dashes() && matches!(c, '-' | '.'));
+        let takes_dashes = matches!(self.language.shape, Shape::Keys(_) | Shape::Tags);
+        let is_name = |c: char| is_word(c) || (takes_dashes && matches!(c, '-' | '.'));
         let length = mark + length_of(&rest[mark..], is_name);
         let word = &rest[..length];
-        let is = |words: &str| match self.language.ignores_case {
-            true => words.split(' ').any(|known| known.eq_ignore_ascii_case(word)),
-            false => words.split(' ').any(|known| known == word),
-        };
+        let is_same = |known: &str| known == word || self.language.ignores_case && known.eq_ignore_ascii_case(word);
+        let is = |words: &str| words.split(' ').any(is_same);
         let style = match self.language.shape {
             Shape::Tags if matches!(before, Some('<' | '/')) => KEYWORD,
             Shape::Tags => Style::new(),
@@ -165,11 +164,6 @@ impl Highlighter {
         };
         // A mark that belongs to no keyword is by itself.
         if mark == 1 && style.is_plain() { (1, style) } else { (length, style) }
-    }
-
-    /// True where dashes and dots belong to words.
-    fn takes_dashes(&self) -> bool {
-        matches!(self.language.shape, Shape::Keys(_) | Shape::Tags)
     }
 
     /// True if a key ends before this.

@@ -17,7 +17,7 @@ pub(crate) mod wrap;
 
 use anstyle::Style;
 
-use self::{code::Highlighter, inline::Span, wrap::wrap};
+use self::{code::Highlighter, wrap::wrap};
 use crate::terminal::paint::{CODE, QUIET, clip, paint};
 
 /// Lines of text longer than this are hard to read, however wide the window.
@@ -134,7 +134,9 @@ fn line(source: &str, columns: usize) -> Vec<String> {
     }
     if let Some(quoted) = content.strip_prefix('>') {
         let bar = format!("{indent}{}", paint(true, QUIET, "│ "));
-        return quote(quoted.trim_start(), columns.saturating_sub(indent.len() + 2), &bar);
+        let columns = columns.saturating_sub(indent.len() + 2);
+        let rows = text(quoted.trim_start(), Style::new().italic(), columns, "", "");
+        return rows.iter().map(|row| format!("{bar}{row}")).collect();
     }
     if let Some((marker, rest)) = list_marker(content) {
         let bullet = marker.ends_with(['-', '*', '+']);
@@ -148,11 +150,6 @@ fn line(source: &str, columns: usize) -> Vec<String> {
         return text(rest, Style::new(), columns, &first, &next);
     }
     text(content.trim_end(), Style::new(), columns, &indent, &indent)
-}
-
-fn quote(quoted: &str, columns: usize, bar: &str) -> Vec<String> {
-    let spans: Vec<Span> = inline::parse(quoted, Style::new().italic());
-    wrap(&spans, columns, "", "").into_iter().map(|row| format!("{bar}{row}")).collect()
 }
 
 fn heading(line: &str) -> Option<&str> {
