@@ -115,13 +115,9 @@ pub(super) fn fits(title: &CallTitle, outcome: &str, took: &str, columns: usize)
 /// The last lines that a command wrote to each of its streams; those of the text where nothing else is kept.
 fn last_rows(result: &ToolResult) -> Vec<String> {
     let details = result.details.as_deref().filter(|details| details.stdout.is_some() || details.stderr.is_some());
-    let streams = details.map_or_else(
-        || {
-            let Output { out, err, .. } = Output::of(result.own_text());
-            [out, err]
-        },
-        |details| [&details.stdout, &details.stderr].map(|printed| rows(printed.as_ref().map_or("", PrintedText::end))),
-    );
+    let of_stream = |printed: &Option<PrintedText>| rows(printed.as_ref().map_or("", PrintedText::end));
+    let Output { out, err, .. } = Output::of(result.own_text());
+    let streams = details.map_or([out, err], |details| [of_stream(&details.stdout), of_stream(&details.stderr)]);
     streams.iter().flat_map(|rows| rows.iter().skip(rows.len().saturating_sub(LAST_OF_STREAM))).cloned().collect()
 }
 

@@ -8,7 +8,7 @@ use agentd_core::{
     model::SlotInfo,
     routing::Planning,
     session::SessionStatus,
-    turn::{OnInterrupt, StartTurn, StopReason, TurnOptions},
+    turn::{OnInterrupt, StartTurn, StopReason, TurnOptions, TurnResult},
     visible,
 };
 use agentd_proto::client::{Client, ClientError, SessionView, StartRequest};
@@ -100,21 +100,13 @@ impl Chat {
         let slots = if present { models_shown(&daemon.client).await } else { daemon.client.models().await }?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let person = || {
-            ForeseeingAsker::new(
-                TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status)),
-                daemon.client.clone(),
-            )
-        };
+        let terminal = || TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status));
+        let person = || ForeseeingAsker::new(terminal(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(
-            Box::new(Human::stdio().in_chat().with_status(Arc::clone(&known.status))),
-            told,
-            &daemon,
-        );
+        let human = Human::stdio().in_chat().with_status(Arc::clone(&known.status));
+        let renderer = BuiltinNotice::new(Box::new(human), told, &daemon);
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
-        let handed = UploadedFiles::default();
         let mut chat = Self {
             daemon,
             place,
@@ -129,7 +121,7 @@ impl Chat {
             asides: Asides::default(),
             totals: ChatTotals::default(),
             command_line,
-            handed,
+            handed: UploadedFiles::default(),
             seen: None,
             agent: None,
             extras: MessageExtras::default(),
@@ -366,7 +358,8 @@ impl Chat {
             self.asides.cancel();
         }
         self.finish_asides().await?;
-        let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
+        let has_failed = |result: &TurnResult| matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer);
+        let is_failed = matches!(&driven, Ok(Some(result)) if has_failed(result));
         self.learn().await;
         let interactivity = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
         let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, interactivity)));

@@ -72,15 +72,14 @@ impl MessageExtras {
 
     /// The message with it, and the bytes at its beginning that the person typed.
     pub(super) fn behind(&self, input: &TurnInput) -> (String, Option<u64>) {
-        let in_bytes = |bytes: usize| bytes as u64;
         if self.files.is_empty() && self.outputs.is_empty() {
-            return (input.text.clone(), input.typed_bytes.map(in_bytes));
+            return (input.text.clone(), input.typed_bytes.map(|bytes| bytes as u64));
         }
         let words = input.text.trim_end();
         let files = (!self.files.is_empty()).then(|| format!("Files: {}", self.files.join("; ")));
         let parts = [words.to_owned()].into_iter().chain(files).chain(self.outputs.iter().cloned());
         let typed = input.typed_bytes.unwrap_or(words.len()).min(words.len());
-        (parts.collect::<Vec<_>>().join("\n\n"), Some(in_bytes(typed)))
+        (parts.collect::<Vec<_>>().join("\n\n"), Some(typed as u64))
     }
 }
 

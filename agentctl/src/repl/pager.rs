@@ -29,17 +29,10 @@ fn run(pager: Option<&OsStr>, text: &str, is_dropped: impl Fn() -> bool) -> io::
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;
     file.rewind()?;
-    let mut command = match pager {
-        Some(pager) => {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", r#"eval "$AGENTCTL_PAGER""#]).env("AGENTCTL_PAGER", pager);
-            command
-        }
-        None => {
-            let mut command = Command::new("less");
-            command.arg("-R");
-            command
-        }
+    let mut command = Command::new(if pager.is_some() { "/bin/sh" } else { "less" });
+    match pager {
+        Some(pager) => command.args(["-c", r#"eval "$AGENTCTL_PAGER""#]).env("AGENTCTL_PAGER", pager),
+        None => command.arg("-R"),
     };
     // It reads keys from the terminal itself. Standard output may be a pipe; questions are on standard error.
     let child = match command.stdin(Stdio::from(file)).stdout(io::stderr()).spawn() {

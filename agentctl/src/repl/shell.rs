@@ -43,7 +43,7 @@ impl Chat {
         let before = tcgetattr(io::stdin()).ok();
         self.signals.forget();
         let begun = Instant::now();
-        let (mut running, mut ended) = RunningCommand::start(&command).map_err(|error| {
+        let (stop, mut ended) = start(&command).map_err(|error| {
             Failure::usage(format!("cannot run the shell: {error}")).hint("$SHELL names the shell that runs it")
         })?;
         let mut presses = 0;
@@ -58,11 +58,11 @@ impl Chat {
                         // The terminal has written `^C`.
                         self.print("\n")?;
                         if presses > 1 {
-                            running.end();
+                            let _ = stop.try_send(());
                         }
                     }
                     other => {
-                        running.end();
+                        let _ = stop.try_send(());
                         self.left(other)?;
                     }
                 },
@@ -83,9 +83,6 @@ impl Chat {
     }
 }
 
-/// A command that runs.
-struct RunningCommand(mpsc::SyncSender<()>);
-
 /// The end of a command, and its output.
 #[derive(Debug)]
 struct CommandEnd {
@@ -93,30 +90,22 @@ struct CommandEnd {
     output: KeptOutput,
 }
 
-impl RunningCommand {
-    /// Starts it, with the terminal to read from, and shows what it prints.
-    fn start(command: &str) -> io::Result<(Self, oneshot::Receiver<io::Result<CommandEnd>>)> {
-        let (reader, writer) = io::pipe()?;
-        let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into());
-        let mut shell = Command::new(shell);
-        shell.arg("-c").arg(command).stdout(writer.try_clone()?).stderr(writer);
-        let child = shell.spawn()?;
-        // Its ends of the pipe are the command's alone from now on.
-        drop(shell);
-        let (sender, ended) = oneshot::channel();
-        let (stop, stopped) = mpsc::sync_channel(1);
-        thread::Builder::new().name("agentctl-shell".to_owned()).spawn(move || {
-            // Nobody waits for it where the chat has ended.
-            let _ = sender.send(follow(child, reader, &stopped));
-        })?;
-        Ok((Self(stop), ended))
-    }
-
-    /// Ends it.
-    fn end(&mut self) {
-        // One that waits to be heard is enough.
-        let _ = self.0.try_send(());
-    }
+/// Starts a command that reads from the terminal, and shows its output. Anything sent to the sender stops the command.
+fn start(command: &str) -> io::Result<(mpsc::SyncSender<()>, oneshot::Receiver<io::Result<CommandEnd>>)> {
+    let (reader, writer) = io::pipe()?;
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into());
+    let mut shell = Command::new(shell);
+    shell.arg("-c").arg(command).stdout(writer.try_clone()?).stderr(writer);
+    let child = shell.spawn()?;
+    // From now on, only the command has the write ends of the pipe.
+    drop(shell);
+    let (sender, ended) = oneshot::channel();
+    let (stop, stopped) = mpsc::sync_channel(1);
+    thread::Builder::new().name("agentctl-shell".to_owned()).spawn(move || {
+        // The receiver is dropped if the chat has ended.
+        let _ = sender.send(follow(child, reader, &stopped));
+    })?;
+    Ok((stop, ended))
 }
 
 /// Shows and keeps what a command prints, until it has ended.
@@ -298,7 +287,7 @@ mod tests {
     #[test]
     fn shell_command_is_followed_until_it_exits() {
         let run = |command: &str| {
-            let (_running, ended) = RunningCommand::start(command).unwrap();
+            let (_stop, ended) = start(command).unwrap();
             let CommandEnd { status, output } = ended.blocking_recv().unwrap().unwrap();
             (how_it_ended(status), output.text())
         };

@@ -153,12 +153,14 @@ impl Highlighter {
         let word = &rest[..length];
         let is_same = |known: &str| known == word || self.language.ignores_case && known.eq_ignore_ascii_case(word);
         let is = |words: &str| words.split(' ').any(is_same);
+        let may_precede_key =
+            |text: &str| text.chars().all(|c| c.is_whitespace() || matches!(c, '-' | '{' | ',' | '?'));
         let style = match self.language.shape {
             Shape::Tags if matches!(before, Some('<' | '/')) => KEYWORD,
             Shape::Tags => Style::new(),
             _ if is(self.language.keywords) => KEYWORD,
             _ if is(self.language.constants) => CONSTANT,
-            Shape::Keys(_) if self.is_first(line, at) && self.is_key(&rest[length..]) => CONSTANT,
+            Shape::Keys(_) if may_precede_key(&line[..at]) && self.is_key(&rest[length..]) => CONSTANT,
             Shape::Words if before != Some('.') && word.starts_with(|c: char| c.is_ascii_uppercase()) => CONSTANT,
             _ => Style::new(),
         };
@@ -169,11 +171,6 @@ impl Highlighter {
     /// True if a key ends before this.
     fn is_key(&self, rest: &str) -> bool {
         matches!(self.language.shape, Shape::Keys(sign) if rest.trim_start().starts_with(sign))
-    }
-
-    /// True if only what may stand before a key stands before this place.
-    fn is_first(&self, line: &str, at: usize) -> bool {
-        line[..at].chars().all(|c| c.is_whitespace() || matches!(c, '-' | '{' | ',' | '?'))
     }
 }
 
