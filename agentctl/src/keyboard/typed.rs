@@ -233,17 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn editor_key_is_reported_once_and_keeps_the_text() {
-        for keys in [&[Key::Open][..], &[Key::Prefix, Key::End]] {
-            let mut typed = typed("text");
-            assert!(!typed.take_editor_request());
-            keys.iter().for_each(|key| typed.press(Press { key: key.clone(), at: Instant::now() }));
-            assert_eq!((typed.take_editor_request(), typed.take_editor_request()), (true, false), "{keys:?}");
-            assert_eq!(typed.take_line(), "text");
-        }
-    }
-
-    #[test]
     fn question_gets_keys_only_after_a_typing_pause() {
         let shown = Instant::now();
         let press = |at| Press { key: Key::Char('y'), at };

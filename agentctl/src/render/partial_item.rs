@@ -126,17 +126,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn announced_retry_counts_down() {
-        let now = Instant::now();
-        let retry = PendingRetry(now + Duration::from_secs(6));
-        let line = |passed: u64| retry.line(now + Duration::from_millis(passed));
-        assert_eq!(line(0).as_deref(), Some("retrying in 6 s"));
-        assert_eq!(line(1_500).as_deref(), Some("retrying in 5 s"));
-        assert_eq!(line(5_001).as_deref(), Some("retrying in 1 s"));
-        assert_eq!(line(6_000), None);
-    }
-
-    #[test]
     fn live_reasoning_keeps_blanks_between_chunks() {
         #[track_caller]
         fn check(chunks: &[&str], expected: &str) {

@@ -367,21 +367,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::render::screen::Screen;
+    use crate::render::screen::{Screen, TERMINAL};
 
     const COLUMNS: usize = 20;
     const ROWS: usize = 8;
 
     fn look() -> TerminalStyle {
-        TerminalStyle {
-            out_shown: true,
-            out_terminal: true,
-            out_color: true,
-            err_shown: false,
-            err_terminal: false,
-            err_color: false,
-            size: || (COLUMNS, ROWS),
-        }
+        TerminalStyle { size: || (COLUMNS, ROWS), ..TERMINAL }
     }
 
     /// Screen and scrollback after the pieces were shown one by one.
@@ -461,24 +453,6 @@ mod tests {
         stream.finish().unwrap();
         let shown = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
         assert_eq!(shown, ["Sizes:", "a  │ b", "───┼──", "10 │ 2", "3  │ 4"]);
-    }
-
-    #[test]
-    fn resumed_process_draws_the_row_and_the_rows_below_again() {
-        let mut bytes = Vec::new();
-        let mut stream = TextStream::new(&mut bytes, look());
-        stream.push("A **bold** be").unwrap();
-        stream.below(vec!["status".to_owned()]).unwrap();
-        // The shell writes while the process is stopped.
-        stream.out.extend_from_slice(b"\x1b[J\nstopped\n");
-        stream.draw_again().unwrap();
-        stream.push("gin").unwrap();
-        let open = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(stream.out.clone()).unwrap()).lines();
-        assert_eq!(open, ["A **bold** be", "stopped", "A **bold** begin", "status"]);
-        stream.push("\n**end**").unwrap();
-        stream.finish().unwrap();
-        let shown = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
-        assert_eq!(shown, ["A **bold** be", "stopped", "A **bold** begin", "end"]);
     }
 
     #[test]

@@ -162,14 +162,6 @@ mod tests {
     }
 
     #[test]
-    fn invalid_edited_arguments_are_reported() {
-        let problem = |args: &Value, edited: &str| Draft::of(args).with(edited.to_owned()).arguments(args).unwrap_err();
-        assert_eq!(problem(&json!({"command": "make"}), " \n"), "the command is empty");
-        assert_eq!(problem(&json!({"to": 1}), "[]"), "the arguments must be a JSON object");
-        assert!(problem(&json!({"to": 1}), "{").starts_with("invalid JSON"));
-    }
-
-    #[test]
     fn model_path_cannot_choose_an_unsafe_suffix() {
         assert_eq!(suffix_of("a.rs"), ".rs");
         assert_eq!(suffix_of("a.x/../../etc"), ".txt");

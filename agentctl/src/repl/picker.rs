@@ -353,15 +353,4 @@ mod tests {
         assert_eq!(head(&list, 41), "Sessions: trip folder");
         assert_eq!(head(&list, 17), "Sessions: folder");
     }
-
-    #[test]
-    fn plain_terminal_picker_rows_are_numbered() {
-        let choices = choices();
-        let mut list = List::new(&choices, 0, None);
-        let all = list.numbered("Sessions");
-        assert!(all.starts_with("Sessions:\n  1  Fix the tests  app/, 2 h ago\n  2  漢字"), "{all}");
-        assert!(!all.contains('\x1b'));
-        list.find(|search| search.push_str("names"));
-        assert_eq!(list.numbered("Sessions"), "Sessions:\n  1  漢字 in names  app/, 3 d ago\n");
-    }
 }

@@ -233,17 +233,6 @@ fn keeping_written_files_offers_no_edit() {
 }
 
 #[test]
-fn writable_folder_is_approved_as_shown() {
-    let mut asked = approval(&[]);
-    asked.ask = Ask::of_writable("/home/ada/app".as_ref(), "write_file", "/project/a.txt");
-    let shown = check(&asked, "ey", Some(Answer::Approve));
-    for text in ["Make this folder writable? (medium risk)", "/home/ada/app becomes writable", "y yes  n no  s later"] {
-        assert!(shown.contains(text), "{text:?} is missing in {shown}");
-    }
-    assert!(!shown.contains("once") && !shown.contains("edit"), "{shown}");
-}
-
-#[test]
 fn long_rules_leave_the_question_on_screen() {
     let heredoc: String = (1..=200).map(|n| format!("line {n}\n")).collect();
     let rule = format!("run_bash_command: cat <<END\n{heredoc}END");

@@ -163,15 +163,7 @@ mod tests {
     }
 
     fn ended(stop_reason: StopReason, files: &[&str]) -> EventKind {
-        let file = |path: &&str| FileChange {
-            path: (*path).to_owned(),
-            change: FileChangeKind::Modified,
-            before: None,
-            after: None,
-            project: None,
-            late: false,
-            shared: None,
-        };
+        let file = |path: &&str| FileChange::new(*path, FileChangeKind::Modified);
         let result = TurnResult::new(TurnId::generate(), TraceId::generate(), stop_reason);
         let usage = Usage { cost_microusd: Some(1_250_000), ..Usage::default() };
         let files = files.iter().map(file).collect();
