@@ -1,4 +1,4 @@
-//! A row that the user chooses from a list during a conversation, and the list of sessions.
+//! Lists from which the user chooses a row during a conversation, and the list of sessions.
 
 use std::sync::{
     Arc,

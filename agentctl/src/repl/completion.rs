@@ -16,7 +16,7 @@ const COMPACT: [(&str, &str); 4] = [
     ("undo", "take the last compaction back"),
 ];
 
-/// Completes from what was fetched last.
+/// Completes names from the cache.
 #[derive(Debug)]
 pub(super) struct Completions(pub(super) CompletionCache);
 

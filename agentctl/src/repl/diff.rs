@@ -1,6 +1,6 @@
-//! `/diff`: what the turns of a session changed in files.
+//! `/diff`: the changes that the turns of a session made to files.
 //!
-//! The daemon foresees how that would be taken back. The way there is the way back, read backwards.
+//! The daemon previews how the changes would be undone. The reversed preview is the diff of the changes.
 
 use agentd_core::{
     tool::FileChangeKind,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Chat {
-    /// Shows what one turn did, or all of them together, page by page.
+    /// Shows the changes of one turn, or of all turns together, in the pager.
     pub(super) async fn diff(&mut self, turn: TurnChoice) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let request = UndoRequest { turn: Some(turn), redo: false, preview: true, client: daemon::CLIENT.to_owned() };
@@ -67,7 +67,7 @@ fn told(file: &UndoneFile) -> String {
     }
 }
 
-/// A unified diff of the way back as one of the way there.
+/// Reverses a unified diff.
 fn forward(diff: &str) -> String {
     let mut way = Way::default();
     let mut lines = diff.lines();
@@ -83,7 +83,7 @@ fn forward(diff: &str) -> String {
     way.text
 }
 
-/// The way there, as far as it is read.
+/// Reversed diff, as far as it was read.
 #[derive(Debug, Default)]
 struct Way {
     text: String,

@@ -1,4 +1,4 @@
-//! What the prompt completes and shows besides the commands: fetched between turns, read by the line editor.
+//! Completions and status of the prompt: fetched between turns, and read by the line editor.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// The sessions that can be completed.
+/// Number of sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;
 
 /// Completions besides the commands; refreshed before each prompt.
@@ -44,7 +44,7 @@ pub(crate) struct KnownNames {
 }
 
 impl CompletionCache {
-    /// Fetches all of it. Completion is a nicety: where it fails there is less of it.
+    /// Fetches all completions and the status. If a request fails, its completions are missing.
     pub(crate) async fn learn(&self, client: &Client, session: Option<SessionId>) {
         self.learn_sessions(client).await;
         if let Some(session) = session {
@@ -58,7 +58,7 @@ impl CompletionCache {
         self.learn_commands(&own_commands::plugins(client).await, project.as_ref());
     }
 
-    /// Looks which commands there are in the folder in view.
+    /// Collects the own commands of the user, of plugins and of the project.
     fn learn_commands(&self, plugins: &[PluginReport], project: Option<&ProjectReport>) {
         let commands = own_commands::all(plugins, project).commands.into_iter();
         let about =
@@ -76,7 +76,7 @@ impl CompletionCache {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The status as it is now.
+    /// Returns a copy of the current status.
     pub(crate) fn status(&self) -> ChatStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -89,7 +89,7 @@ impl CompletionCache {
         }
     }
 
-    /// Fetches what can be mentioned.
+    /// Fetches the names that can be mentioned.
     async fn learn_names(&self, client: &Client, session: Option<SessionId>, project: Option<&ProjectReport>) {
         let session = session.map(|id| id.to_string()).unwrap_or_default();
         let (tools, skills, agents, servers) =

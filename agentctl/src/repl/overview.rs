@@ -1,4 +1,4 @@
-//! `/todos`, `/cost`, and what is told of a session that has not begun.
+//! `/todos`, `/cost`, and the settings of a session before its first turn.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -30,17 +30,17 @@ struct TurnCalls {
     misses: CacheMisses,
 }
 
-/// A choice of a model in a line.
+/// Returns a line about a choice of a model.
 fn choice(slot: Slot, model: &str, reason: &str) -> String {
     format!("{} of {slot}: {}", clean_line(model), clean_line(reason))
 }
 
-/// Reasons for which parts of requests were computed again, each with how often and for how many tokens.
+/// Reasons for cache misses, each with the number of misses and of tokens.
 #[derive(Debug, Default)]
 struct CacheMisses(BTreeMap<String, (usize, u64)>);
 
 impl CacheMisses {
-    /// Takes in one request: the daemon's own account, and the server's.
+    /// Adds the misses of a request, as reported by the daemon and by the server.
     fn add(&mut self, prompt: &PromptReport) {
         let own = prompt.broken_by.as_ref().map(|segment| (format!("changed: {segment}"), 0));
         let remarks = prompt.remarks.iter().map(|remark| (format!("server: {}", remark.reason), remark.tokens));
@@ -51,7 +51,7 @@ impl CacheMisses {
         }
     }
 
-    /// A line for each.
+    /// Returns a line for each reason.
     fn lines(&self) -> impl Iterator<Item = String> {
         self.0.iter().take(MISSES).map(|(reason, (times, tokens))| {
             let times = if *times > 1 { format!(" ×{times}") } else { String::new() };
@@ -61,11 +61,11 @@ impl CacheMisses {
     }
 }
 
-/// Reasons that are shown.
+/// Maximum number of reasons shown.
 const MISSES: usize = 6;
 
 impl Chat {
-    /// The todo list, all of it.
+    /// Shows the complete todo list.
     pub(super) async fn todos(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let todos = self.daemon.client.session(&id.to_string()).await?.session.todos;
@@ -74,7 +74,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// Tokens and money of the last turn and of the session.
+    /// Shows tokens and money of the last turn and of the session.
     pub(super) async fn cost(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
@@ -89,7 +89,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// The last turn that has ended.
+    /// Returns the last turn that has ended.
     async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<(TurnResult, TurnCalls)>> {
         let id = self.session()?;
         let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
@@ -112,7 +112,7 @@ impl Chat {
                 }
                 _ => {}
             }
-            // Another client's turn may go on behind it.
+            // Another client's turn may follow.
             if event.seq >= last_seq {
                 break;
             }
@@ -120,18 +120,18 @@ impl Chat {
         Ok(last)
     }
 
-    /// The folder of the session, or of the one to be.
+    /// Returns the folder of the session, or of the new one.
     ///
     /// # Errors
-    /// When the daemon is lost.
+    /// Fails if the daemon is lost.
     pub(super) async fn project(&mut self) -> Result<Option<Mount>, Failure> {
         Ok(self.mounts().await?.project)
     }
 
-    /// The folders of the session, or of the one to be.
+    /// Returns the folders of the session, or of the new one.
     ///
     /// # Errors
-    /// When the daemon is lost.
+    /// Fails if the daemon is lost.
     pub(super) async fn mounts(&mut self) -> Result<Mounts, Failure> {
         match self.place.id() {
             Some(id) => Ok(self.daemon.client.session(&id.to_string()).await?.session.settings.mounts()),
@@ -139,7 +139,7 @@ impl Chat {
         }
     }
 
-    /// Tells what a session would have that begins now.
+    /// Shows the settings of a session that would start now.
     pub(super) async fn tell_new_session(&mut self) -> anyhow::Result<Exit> {
         let client = self.daemon.client.clone();
         let (tools, skills, grants) = tokio::join!(client.tools(""), client.skills(""), client.grants(None));
@@ -168,7 +168,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// The rules that hold in every session.
+    /// Lists the rules that apply in every session.
     pub(super) async fn list_lasting_grants(&mut self) -> anyhow::Result<Exit> {
         let held = self.daemon.client.grants(None).await?;
         self.note("a new session has the rules that hold in every session:");

@@ -180,7 +180,7 @@ impl DrawnRows {
         let below = view.rows.len().saturating_sub(view.cursor.0 + 1);
         let up = if below > 0 { format!("\x1b[{below}A") } else { String::new() };
         let right = if view.cursor.1 > 0 { format!("\x1b[{}C", view.cursor.1) } else { String::new() };
-        // Hidden meanwhile, so that the cursor does not jump.
+        // Hidden while drawing, so that the cursor does not jump.
         print(&format!("\x1b[?25l{}{}{up}\r{right}\x1b[?25h", self.erasure(), view.rows.join("\r\n")))?;
         self.drawn = view;
         Ok(())

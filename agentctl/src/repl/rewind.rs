@@ -87,7 +87,7 @@ impl Chat {
             self.note("the session has no turn yet");
             return Ok(None);
         }
-        // The last one first: that is what most want back.
+        // The last turn comes first, because it is chosen most often.
         let shown = |turn: &PastTurn| Choice::new(&format!("{}. {}", turn.number, turn.title()), &turn.when);
         let choices = turns.iter().rev().map(shown).collect();
         let chosen = self.choose("Rewind to before", choices, 0, None).await?;

@@ -1,5 +1,5 @@
-//! `!command`: a command of the person's own, run by their shell in the current folder. Its output is shown as it comes, and
-//! goes to the model with the next message.
+//! `!command`: a command of the user, run by their shell in the current folder. Its output is shown live, and sent to
+//! the model with the next message.
 
 use std::{
     io::{self, PipeReader, Read as _, Write as _},
@@ -23,23 +23,23 @@ use crate::{
     turn::signals::EndSignal,
 };
 
-/// Bytes of the beginning and of the end of an output that the model is given.
+/// Maximum number of bytes of the start and of the end of an output that the model receives.
 const HEAD: usize = 8 * 1024;
 const TAIL: usize = 8 * 1024;
-/// Bytes that are read at once.
+/// Number of bytes per read.
 const CHUNK: usize = 16 * 1024;
-/// Interval at which it is looked whether the command has ended.
+/// Interval at which the command's status is checked.
 const GLANCE: Duration = Duration::from_millis(20);
-/// Time for the last output of a command that has ended. What it left running in the background is not waited for.
+/// Time for the remaining output of an ended command. Its background processes are not awaited.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Chat {
-    /// Runs a command of the person's.
+    /// Runs a command of the user.
     ///
     /// # Errors
-    /// When it cannot be started, or the client is told to end meanwhile.
+    /// Fails if the command cannot be started, or the client receives a signal to end.
     pub(super) async fn shell(&mut self, command: String) -> anyhow::Result<Exit> {
-        // A program that dies may leave the terminal as it needed it.
+        // A killed program may leave the terminal in a wrong mode.
         let before = tcgetattr(io::stdin()).ok();
         self.signals.forget();
         let begun = Instant::now();
@@ -52,10 +52,11 @@ impl Chat {
                 biased;
                 ended = &mut ended => break ended,
                 signal = self.signals.next() => match signal {
-                    // The terminal gave it the same signal; one that goes on all the same is ended by the second.
+                    // The terminal sent the command the same signal. If it ignores the first one, the second one kills
+                    // it.
                     EndSignal::Interrupt => {
                         presses += 1;
-                        // The terminal has written `^C`.
+                        // The terminal has echoed `^C`.
                         self.print("\n")?;
                         if presses > 1 {
                             let _ = stop.try_send(());
@@ -83,7 +84,7 @@ impl Chat {
     }
 }
 
-/// The end of a command, and its output.
+/// Exit status and output of a command.
 #[derive(Debug)]
 struct CommandEnd {
     status: ExitStatus,
@@ -108,7 +109,7 @@ fn start(command: &str) -> io::Result<(mpsc::SyncSender<()>, oneshot::Receiver<i
     Ok((stop, ended))
 }
 
-/// Shows and keeps what a command prints, until it has ended.
+/// Shows and collects the output of a command until the command has ended.
 fn follow(mut child: Child, mut reader: PipeReader, stopped: &mpsc::Receiver<()>) -> io::Result<CommandEnd> {
     let (sender, chunks) = mpsc::sync_channel(1);
     thread::Builder::new().name("agentctl-output".to_owned()).spawn(move || {
@@ -129,7 +130,7 @@ fn follow(mut child: Child, mut reader: PipeReader, stopped: &mpsc::Receiver<()>
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if stopped.try_recv().is_ok() {
-            // One that has ended by itself needs no end.
+            // Fails if the command has already ended.
             let _ = child.kill();
         }
         if status.is_none() {
@@ -155,13 +156,13 @@ fn show(text: &str) -> io::Result<String> {
     Ok(text.to_owned())
 }
 
-/// Output as text without what a terminal would obey, whatever the pieces in which it comes.
+/// Converts output to text without terminal escapes, in chunks of any size.
 #[derive(Debug, Default)]
 struct OutputText {
     sanitizer: Sanitizer,
-    /// The beginning of a character that is not whole.
+    /// Start of an incomplete character.
     begun: Vec<u8>,
-    /// Set if the last line has no end.
+    /// True if the last line has no line break.
     is_within_line: bool,
 }
 
@@ -185,7 +186,7 @@ impl OutputText {
         text
     }
 
-    /// A line that is written over and over is as many lines.
+    /// Removes terminal escapes. A line that is overwritten becomes several lines.
     fn clean(&mut self, text: &str) -> String {
         let text = self.sanitizer.push(&text.replace("\r\n", "\n").replace('\r', "\n"));
         if let Some(last) = text.chars().next_back() {
@@ -195,12 +196,12 @@ impl OutputText {
     }
 }
 
-/// The beginning and the end of an output.
+/// Start and end of an output.
 #[derive(Debug, Default)]
 struct KeptOutput {
     head: String,
     tail: String,
-    /// Bytes between them.
+    /// Number of bytes between them.
     left_out: usize,
 }
 
@@ -217,7 +218,7 @@ impl KeptOutput {
         }
     }
 
-    /// Bytes at the beginning of the tail that are too many.
+    /// Returns the number of surplus bytes at the start of the tail.
     fn surplus(&self) -> usize {
         self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL))
     }
@@ -241,7 +242,7 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// The command and its output for the model, in a fence that nothing in it ends.
+/// Formats the command and its output for the model, in a fence longer than any in the output.
 fn block(command: &str, folder: &str, how: &str, output: &KeptOutput) -> String {
     let output = output.text();
     let shown = match output.trim_end() {

@@ -1,4 +1,4 @@
-//! Slash commands: the table of them, and how a line is read as one.
+//! Table and parser of the slash commands.
 
 use agentd_core::{context::CompactionStrategy, session::SessionMode, undo::TurnChoice};
 
@@ -7,10 +7,10 @@ use crate::{
     ops::{compact::STRATEGIES, rewind::RewindPoint, undo::turn},
 };
 
-/// Bytes of the name of a command of somebody's own.
+/// Maximum length of the name of an own command, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// Commands for the client itself.
+/// Command of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Slash {
     Help,
@@ -44,13 +44,13 @@ pub(crate) enum Slash {
     Plan(String),
     /// Asks a side question.
     Btw(String),
-    /// Trusts what the project brings along.
+    /// Trusts the project's files.
     Trust,
-    /// The keys, in short.
+    /// Lists the keys.
     Keys,
     /// Shows the folder of the session, or makes it writable (true) or read-only.
     Project(Option<bool>),
-    /// A command of the person's shell.
+    /// Runs a command in the user's shell.
     Shell(String),
     Compact(CompactionStrategy),
     UndoCompaction,
@@ -61,16 +61,16 @@ pub(crate) enum Slash {
     Quit,
 }
 
-/// A command as it is listed.
+/// Entry of the table of commands.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its name, without the slash.
+    /// Name without the slash.
     pub(crate) name: &'static str,
-    /// Its argument.
+    /// Placeholder of the argument.
     pub(crate) argument: &'static str,
-    /// Its description.
+    /// Description of the command.
     pub(crate) does: &'static str,
-    /// The command, where it takes no argument.
+    /// The command, if it takes no argument.
     plain: Option<Slash>,
 }
 
@@ -82,7 +82,7 @@ const fn with(name: &'static str, argument: &'static str, does: &'static str) ->
     Entry { name, argument, does, plain: None }
 }
 
-/// All commands, in the order in which they are listed.
+/// All commands, in the order of `/help`.
 pub(crate) static TABLE: [Entry; 39] = [
     plain("help", "list the commands", Slash::Help),
     plain("continue", "resume an interrupted turn", Slash::Continue),
@@ -137,10 +137,11 @@ pub(crate) static TABLE: [Entry; 39] = [
     plain("exit", "leave", Slash::Quit),
 ];
 
-/// Why a line is no command, in a sentence that says what would be one.
+/// Sentence that explains why a command is invalid, and how to correct it.
 pub(crate) type Refusal = String;
 
-/// Reads a line typed at the prompt: as [`parse`] does, and `?` shows the keys, `exit` leaves, `!` runs a command.
+/// Parses a line typed at the prompt, as [`parse`] does. In addition, `?` shows the keys, `exit` leaves, and `!` runs a
+/// command.
 pub(crate) fn parse_at_prompt(line: &str) -> Option<Result<Slash, Refusal>> {
     match line.trim() {
         "?" => return Some(Ok(Slash::Keys)),
@@ -157,12 +158,12 @@ pub(crate) fn parse_at_prompt(line: &str) -> Option<Result<Slash, Refusal>> {
     }
 }
 
-/// True for a line that is no words for the model, or may be none: it cannot be added to a turn that runs.
+/// Returns true for a line that may be a command, so that it cannot be added to a running turn.
 pub(crate) fn is_for_client(line: &str) -> bool {
     parse_at_prompt(line).is_some() || own_name(line).is_some()
 }
 
-/// The name and the arguments of what may be a command of the person's or the project's own.
+/// Returns the name and the arguments of a line that may be an own command.
 pub(crate) fn own_name(line: &str) -> Option<(&str, &str)> {
     let (name, arguments) = parts(line)?;
     let is_own = is_own_name(name) && !is_builtin(name);
@@ -176,19 +177,19 @@ fn parts(line: &str) -> Option<(&str, &str)> {
     Some((name, arguments.trim()))
 }
 
-/// True for what commands of a person's or a project's own may be called.
+/// Returns true for a valid name of an own command.
 pub(crate) fn is_own_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     name.len() <= LONGEST_NAME && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
 }
 
-/// True for a name of the table.
+/// Returns true for a name in the table.
 pub(crate) fn is_builtin(name: &str) -> bool {
     TABLE.iter().any(|entry| entry.name.eq_ignore_ascii_case(name))
 }
 
-/// Reads a line as a command. None where it is not one but something to say to the model: commands begin
-/// with a slash and a word, so that `/etc/passwd` and a slash after a space are text.
+/// Parses a line as a command. Returns `None` for a message to the model. Commands start with a slash and a word, so
+/// that `/etc/passwd` and a slash after a space are text.
 pub(crate) fn parse(line: &str) -> Option<Result<Slash, Refusal>> {
     let (name, argument) = parts(line)?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphabetic()) {
