@@ -1,4 +1,4 @@
-//! How full the window is, what was done to make room, and how far the todo list is, in a line each.
+//! Lines about the level of the window, compactions, notices, reasoning and the todo list.
 
 use agentd_core::{
     context::{CompactionCause, CompactionReport, CompactionStrategy, TokenLevel},
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Line about a new level; nothing where there is room.
+/// Returns the line about a new level; `None` if there is enough room.
 pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<String> {
     let percent = percent(tokens, window);
     match level {
@@ -27,7 +27,7 @@ pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<
     }
 }
 
-/// Line about a compaction: the reason for it, and its size.
+/// Returns the line about a compaction, with its reason and its effect.
 pub(crate) fn compaction_line(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, percent_before, .. } = report;
     let reason = match report.cause {
@@ -77,13 +77,13 @@ fn memory_name(source: &NoticeSource) -> String {
     }
 }
 
-/// The folder of a skill's file.
+/// Returns the folder of a skill's file.
 fn skill_name(path: &str) -> &str {
     path.rsplit('/').nth(1).unwrap_or(path)
 }
 
-/// A reasoning in a line of so many columns: its first line, how much more there is, and what shows it where something
-/// does; none for an empty one.
+/// Returns a reasoning in one line of at most `columns`: its first line, and if it was shortened, the number of lines
+/// and the hint `shows`. `None` for an empty reasoning.
 pub(crate) fn thought_line(text: &str, columns: usize, shows: &str) -> Option<String> {
     let mut lines = text.lines().map(clean_line).filter(|line| !line.is_empty());
     let first = format!("∴ {}", lines.next()?);
@@ -95,12 +95,12 @@ pub(crate) fn thought_line(text: &str, columns: usize, shows: &str) -> Option<St
     Some(format!("{}{more}", clip(&first, columns.saturating_sub(width(&more)))))
 }
 
-/// A part of a whole, in percent.
+/// Returns a part of a whole in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
 
-/// A number as people say it: 950, 1.2k, 15k, 1.3M.
+/// Abbreviates a number, such as 950, 1.2k, 15k or 1.3M.
 pub(crate) fn short(number: u64) -> String {
     let in_tenths = |unit: u64, sign: &str| match (number * 10).div_ceil(unit) {
         tenths if tenths < 100 => format!("{}.{}{sign}", tenths / 10, tenths % 10),
@@ -113,7 +113,7 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
-/// Progress of the todo list, and its current entry.
+/// Returns the progress of the todo list, and its current entry.
 fn todo_line(todos: &[Todo]) -> String {
     let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
     let next = next.or_else(|| todos.iter().find(|todo| todo.status == TodoStatus::Pending));
@@ -121,7 +121,7 @@ fn todo_line(todos: &[Todo]) -> String {
     format!("☐ {}{next}", todo_count(todos))
 }
 
-/// The todo list: its progress, and for a person who watches its entries.
+/// Returns the progress of the todo list, and on a terminal all its entries.
 pub(crate) fn todo_rows(todos: &[Todo], look: TerminalStyle) -> Vec<String> {
     let columns = look.columns().saturating_sub(1);
     let first = paint(look.err_color, QUIET, &clip(&todo_line(todos), columns));

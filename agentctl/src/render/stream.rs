@@ -1,14 +1,13 @@
-//! Text of the model on its way to a terminal.
+//! Streams text of the model to a terminal.
 //!
-//! The block under way is echoed plainly as it comes. When its end is known it is repainted as Markdown,
-//! but only where that is sure to hit the right rows: rows are counted by the widest measure, with line
-//! breaks of our own, so that the terminal never breaks a line where we did not. Where the block grew
-//! beyond the screen or the window changed its width meanwhile, its plain text stays. Every character is
-//! shown once, whichever way.
+//! The incomplete block is echoed as plain text. At its end it is repainted as Markdown, but only if its rows on the
+//! screen are known. To count them, rows are broken by the client, by the widest measure of each character, so that the
+//! terminal never wraps a line. If the block is larger than the screen, or the window has changed its width, the plain
+//! text stays. In both cases, every character is shown once.
 //!
-//! A word that does not fit into its row is carried to the next one, as it will be when the block is finished, so that a
-//! paragraph does not jump. A table is not echoed, because a row of it cannot be drawn before the last one is known: the
-//! number of its rows is shown below until it is complete.
+//! A word that does not fit into its row is moved to the next one, as in the final layout, so that a paragraph does not
+//! jump. A table is not echoed, because its rows can only be drawn once all of them are known. Until then, the number
+//! of its rows is shown below.
 
 use std::io::{self, Write};
 
@@ -22,7 +21,7 @@ use crate::{
     },
 };
 
-/// Stand-in for a tab while its line is incomplete: the width of a real one is the terminal's affair.
+/// Replacement for a tab while its line is incomplete, because the width of a tab depends on the terminal.
 const TAB: &str = "    ";
 
 /// Moves to the row below and erases it.
@@ -33,41 +32,41 @@ const RESTORE_CURSOR: &str = "\x1b8";
 /// Erases the rows below.
 const ERASE_BELOW: &str = "\x1b7\x1b[B\r\x1b[J\x1b8";
 
-/// Writes text that comes in pieces.
+/// Writer of streamed text.
 #[derive(Debug)]
 pub(crate) struct TextStream<W> {
     out: W,
     look: TerminalStyle,
     sanitizer: Sanitizer,
     markdown: Markdown,
-    /// The source of the block under way.
+    /// Source of the incomplete block.
     block: String,
-    /// The part that is on the screen, with our line breaks.
+    /// Part of the block on the screen, with the line breaks of the client.
     echo: Echo,
-    /// A style is on, which must be ended before anything else is written.
+    /// True while a style is active, which must be reset before other output.
     inked: bool,
     /// Rows below the text while it streams: status and input.
     below: Vec<String>,
-    /// They are on the screen.
+    /// True while the rows below are on the screen.
     has_below: bool,
-    /// Text streams: more of it may come at any time.
+    /// True while more text may arrive.
     is_streaming: bool,
 }
 
 #[derive(Debug, Default)]
 struct Echo {
     text: String,
-    /// Where the last row begins in it.
+    /// Offset of the last row in the text.
     row: usize,
-    /// Rows above the cursor.
+    /// Number of rows above the cursor.
     rows: usize,
-    /// The cursor's column, or more where the terminal counts less.
+    /// Upper limit of the cursor's column.
     column: usize,
-    /// The window's columns and rows when the block began.
+    /// Columns and rows of the window at the start of the block.
     window: (usize, usize),
-    /// The block may not be repainted any more.
+    /// True if the block can no longer be repainted.
     fixed: bool,
-    /// Not all of the block is on the screen: it is repainted in any case.
+    /// True if a part of the block is not on the screen, so that it must be repainted.
     partial: bool,
     /// Maximum number of rows below so far, which have scrolled the block up.
     below: usize,
@@ -94,7 +93,7 @@ impl<W: Write> TextStream<W> {
         self.is_streaming || !self.block.is_empty()
     }
 
-    /// Shows more of the text.
+    /// Shows the next part of the text.
     pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
         self.is_streaming = true;
         let text = self.sanitizer.push(text);
@@ -104,11 +103,11 @@ impl<W: Write> TextStream<W> {
             self.character(c, &mut painted);
         }
         self.end_ink(&mut painted);
-        // Another row of a table is counted below.
+        // The number of rows of a table is shown below.
         if self.echo.partial && text.contains('\n') { self.draw(&painted) } else { self.write(&painted) }
     }
 
-    /// Begins a row if the width of the window has changed, because the terminal may have broken the rows so far.
+    /// Begins a row if the width of the window has changed, because the terminal may have wrapped the previous rows.
     fn follow_width(&mut self, painted: &mut String) {
         if self.block.is_empty() || !self.paints() || self.echo.partial {
             return;
@@ -122,7 +121,7 @@ impl<W: Write> TextStream<W> {
         }
     }
 
-    /// Draws the row under way and the rows below again where the cursor is now. What is above cannot be repainted.
+    /// Draws the incomplete row and the rows below again at the cursor. Rows above it cannot be repainted.
     pub(crate) fn draw_again(&mut self) -> io::Result<()> {
         if !(self.is_open() && self.paints()) {
             return Ok(());
@@ -142,7 +141,7 @@ impl<W: Write> TextStream<W> {
         self.draw("")
     }
 
-    /// Writes painted text above the rows below. They stay as they are while the cursor stays in its row.
+    /// Writes painted text above the rows below. They are not redrawn while the cursor stays in its row.
     fn write(&mut self, painted: &str) -> io::Result<()> {
         if self.has_below && self.is_open() && !painted.contains(['\n', '\r']) {
             self.out.write_all(painted.as_bytes())?;
@@ -172,7 +171,7 @@ impl<W: Write> TextStream<W> {
         self.out.flush()
     }
 
-    /// Ends the text: the block under way is finished, the next text starts in plain Markdown.
+    /// Ends the text: finishes the incomplete block, and resets the state of Markdown.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.close("")?;
         (self.sanitizer, self.markdown) = Default::default();
@@ -193,7 +192,8 @@ impl<W: Write> TextStream<W> {
         self.write(&painted)
     }
 
-    /// Writes a whole text without any form, for files and pipes. A pipe may lead to a terminal.
+    /// Writes a complete text verbatim, for files and pipes. Terminal escapes are removed, because a pipe may lead to a
+    /// terminal.
     pub(crate) fn whole(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(clean(text).as_bytes())?;
         self.out.write_all(b"\n")?;
@@ -207,7 +207,7 @@ impl<W: Write> TextStream<W> {
 
     fn character(&mut self, c: char, painted: &mut String) {
         if self.block.ends_with('\n') && c != '|' {
-            // A table lasts as long as its lines begin with a bar.
+            // A table ends before the first line that does not begin with a bar.
             self.end_block(painted);
         }
         if c == '\n' {
@@ -251,7 +251,7 @@ impl<W: Write> TextStream<W> {
             let limit = if code { columns } else { columns.min(WIDEST) };
             if self.echo.column + widest(c) > limit {
                 if code {
-                    // Code is copied from the screen, so that its lines get no breaks of ours.
+                    // Users copy code from the screen, so its lines are not broken.
                     self.echo.fixed = true;
                 } else if self.break_row(c, limit, painted) {
                     continue;
@@ -263,8 +263,8 @@ impl<W: Write> TextStream<W> {
         }
     }
 
-    /// Begins a row before a character that does not fit any more, with the word that it belongs to. Returns whether it was
-    /// a space, which ends the row before.
+    /// Begins a row before a character that does not fit, and moves its word to the row. Returns true if the character
+    /// was a space, which ends the previous row.
     fn break_row(&mut self, c: char, limit: usize, painted: &mut String) -> bool {
         let hang = hanging(&self.block, limit);
         let row: Vec<char> = self.echo.text[self.echo.row..].chars().collect();
@@ -290,7 +290,7 @@ impl<W: Write> TextStream<W> {
         c == ' ' && resume > row.len()
     }
 
-    /// Ends the style that is on.
+    /// Resets the active style.
     fn end_ink(&mut self, painted: &mut String) {
         if std::mem::take(&mut self.inked) {
             painted.push_str("\x1b[0m");
@@ -309,7 +309,7 @@ impl<W: Write> TextStream<W> {
         painted.push('\n');
     }
 
-    /// Finishes the block under way, if there is one, and leaves the cursor at the start of a row.
+    /// Finishes the incomplete block, if any, and moves the cursor to the start of a row.
     fn end_block(&mut self, painted: &mut String) {
         let block = std::mem::take(&mut self.block);
         let echo = std::mem::take(&mut self.echo);
@@ -332,13 +332,13 @@ impl<W: Write> TextStream<W> {
         let at_start = echo.text.ends_with('\n');
         let is_shown = if at_start { echo.text == rendered } else { format!("{}\n", echo.text) == rendered };
         let is_moved = echo.fixed || window != echo.window || echo.rows + echo.below + 2 > window.1;
-        // Of a table nothing is on the screen that could be out of reach.
+        // No part of a table is on the screen, so none is out of reach.
         let out_of_reach = is_moved && !echo.text.is_empty();
         if out_of_reach || is_shown && !echo.partial {
             if !at_start {
                 painted.push('\n');
             }
-            // The echo stays. If it is only a part of the block, all of the block follows.
+            // The echo stays. If it is only a part of the block, the complete block follows.
             if echo.partial {
                 painted.push_str(&rendered);
             }

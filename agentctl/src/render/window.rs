@@ -1,4 +1,4 @@
-//! What fills the window, as a bar and a table.
+//! The parts of the model's window, as a bar and a table.
 
 use agentd_core::context::{ContextView, Segment, SegmentKind, TokenLevel};
 use anstyle::{AnsiColor, Style};
@@ -9,12 +9,12 @@ use crate::terminal::{
     sanitize::clean_line,
 };
 
-/// The columns of the bar, where there is room for them.
+/// Maximum number of columns of the bar.
 const WIDEST_BAR: usize = 64;
 /// Mark of free space in the bar.
 const FREE: char = '·';
 
-/// Parts of the window, in lines of at most so many columns.
+/// Returns the parts of the window in lines of at most `columns`.
 pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<String> {
     let (level, style) = match view.level {
         TokenLevel::Info => ("", Style::new()),
@@ -68,10 +68,10 @@ fn row(name: &str, tokens: &str, percent: &str, bytes: &str, pieces: &str, sourc
     row.trim_end().to_owned()
 }
 
-/// The bar: each part in its sign, so that it reads without colours too.
+/// Returns the bar. Each part has a sign, so that the bar is readable without colours.
 fn bar(view: &ContextView, columns: usize, color: bool) -> String {
     let cells = columns.saturating_sub(2).max(8) as u64;
-    // A window that is smaller than what is in it is all bar.
+    // The parts may be larger than the window.
     let whole = view.window.max(view.segments.iter().map(|segment| segment.tokens).sum()).max(1);
     let place = |tokens: u64| tokens.saturating_mul(cells).div_ceil(whole).min(cells);
     let (mut tokens, mut drawn) = (0u64, 0);
@@ -88,7 +88,7 @@ fn bar(view: &ContextView, columns: usize, color: bool) -> String {
     bar
 }
 
-/// The sign of a part, and its style.
+/// Returns the sign of a part, and its style.
 fn look(kind: SegmentKind) -> (&'static str, Style) {
     let (sign, color) = match kind {
         SegmentKind::Instructions => ("i", AnsiColor::Blue),

@@ -15,7 +15,7 @@ struct Typist {
     edited: Option<String>,
     /// Columns of the window where they are others than usual.
     columns: Option<usize>,
-    /// Keys that were no answer.
+    /// Keys that were not answers.
     kept: Vec<Key>,
 }
 
