@@ -1,4 +1,4 @@
-//! A terminal that is gone: its window was closed, or the connection to it was lost.
+//! Detects that the terminal is gone: its window was closed, or the connection to it was lost.
 
 use std::{io, os::fd::AsFd as _, thread, time::Duration};
 
@@ -7,11 +7,11 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
-/// Waits for keys, so long at the most. The library that reads them reads on for ever where the terminal is gone, so it is
-/// asked only while the terminal is there.
+/// Waits up to `patience` for keys. The library that reads keys loops forever if the terminal is gone, so it must only
+/// be called while the terminal exists.
 ///
 /// # Errors
-/// When the terminal is gone.
+/// Fails if the terminal is gone.
 pub(super) fn wait_for_keys(patience: Duration) -> io::Result<()> {
     let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
     if is_gone(PollFlags::POLLIN, patience)? { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
@@ -26,12 +26,12 @@ pub(super) fn has_input(patience: Duration) -> io::Result<bool> {
     Ok(found(PollFlags::POLLIN, PollTimeout::ZERO)?.contains(PollFlags::POLLIN))
 }
 
-/// Returns true if the terminal is gone, or cannot be asked any more.
+/// Returns true if the terminal is gone, or cannot be polled.
 pub(super) fn is_gone_now() -> bool {
     is_gone(PollFlags::empty(), PollTimeout::ZERO).unwrap_or(true)
 }
 
-/// Waits on this thread until the terminal is gone. One that cannot be asked never is.
+/// Waits on this thread until the terminal is gone. Never returns if the terminal cannot be polled.
 pub(crate) fn wait_until_gone() {
     loop {
         match is_gone(PollFlags::empty(), PollTimeout::NONE) {
@@ -42,12 +42,12 @@ pub(crate) fn wait_until_gone() {
     }
 }
 
-/// Waits for something of standard input, and looks whether it is gone.
+/// Polls standard input, and returns true if it is gone.
 fn is_gone(wanted: PollFlags, patience: PollTimeout) -> io::Result<bool> {
     Ok(found(wanted, patience)?.intersects(PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL))
 }
 
-/// Findings about standard input, after a wait of so long at the most; none where a signal ended it.
+/// Polls standard input for up to `patience`, and returns the flags; empty if a signal interrupted it.
 pub(super) fn found(wanted: PollFlags, patience: PollTimeout) -> io::Result<PollFlags> {
     let stdin = io::stdin();
     let mut looked = [PollFd::new(stdin.as_fd(), wanted)];

@@ -1,5 +1,5 @@
-//! Lines that were typed while nobody read keys, and which the terminal keeps. They end with a line feed, as it makes one of
-//! every Enter then; read key by key, that would be Ctrl-J.
+//! Lines that were typed while no keys were read, buffered by the terminal. They end with a line feed, because the
+//! terminal converts each Enter. Read as a key, the line feed would be Ctrl-J.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use nix::{
 
 use super::hangup::found;
 
-/// Bytes of them at the most. Nobody types as many.
+/// Maximum number of bytes, which is more than anyone types.
 const MOST: usize = 64 * 1024;
 
-/// All whole lines that the terminal keeps. A line that is begun stays there.
+/// Reads all complete lines from the terminal. An incomplete line stays there.
 pub(super) fn kept() -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -27,7 +27,7 @@ pub(super) fn kept() -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// True if a read waits for nothing, and lines are what is read.
+/// Returns true if a read would not block, and the terminal delivers lines.
 fn is_there() -> bool {
     let is_by_lines = || tcgetattr(io::stdin()).is_ok_and(|mode| mode.local_flags.contains(LocalFlags::ICANON));
     found(PollFlags::POLLIN, PollTimeout::ZERO).is_ok_and(|found| found == PollFlags::POLLIN) && is_by_lines()

@@ -1,12 +1,11 @@
-//! The keyboard while the client works: whoever sits there may type ahead, and answers questions on purpose only.
+//! The keyboard while the client works: the user may type ahead, and cannot answer a question by accident.
 //!
-//! One thread reads the terminal for as long as somebody holds the keyboard. What it reads goes to one of two places: to a
-//! question, where one is asked and the person was still before it, and to [`TypeAhead`] otherwise, from where it is sent
-//! later.
+//! One thread reads the terminal while a [`KeyboardGuard`] exists. A key goes to a question if one is shown and a
+//! typing pause preceded the key. Otherwise it goes to [`TypeAhead`], and is sent later.
 //!
-//! - [`typed`]: messages that wait and the line that is being written, pure.
-//! - [`mode`]: the terminal's mode while keys are read one by one, and its way back. [`reader`]: the thread.
-//! - [`hangup`]: a terminal that is gone. [`lines`]: what was typed while nobody read keys.
+//! - [`typed`]: queued messages and the line that is being written, without I/O.
+//! - [`mode`]: sets and restores the terminal's mode for reading keys. [`reader`]: the thread.
+//! - [`hangup`]: detects a terminal that is gone. [`lines`]: lines that were typed while no keys were read.
 
 mod hangup;
 mod lines;
@@ -32,17 +31,17 @@ pub(crate) use self::{hangup::wait_until_gone, mode::TerminalAtStart, typed::Typ
 pub(crate) use crate::composer::{Key, Press};
 use crate::terminal::sanitize::clean;
 
-/// Keys that wait to be looked at. Nobody types as fast; what comes beyond them is no typing.
+/// Maximum number of buffered keys. Faster input is not typing, and is dropped.
 const MOST_KEYS: usize = 64 * 1024;
 
-/// Pause between two tries to get the terminal from another thread.
+/// Delay between attempts to lock the terminal.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The keyboard, or none where nobody sits at a terminal. All clones are the same one.
+/// The keyboard; `None` without a terminal. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Keyboard(Option<Arc<Shared>>);
 
-/// The part that the reader, the driver of a turn and a question share.
+/// State shared by the reader, the driver of a turn and a question.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -50,11 +49,12 @@ struct Shared {
     pressed: Condvar,
     /// Wakes the driver of a turn.
     heard: Notify,
-    /// Keys are read for questions only: standard output goes to another program, which may want them, such as a pager.
+    /// True if keys are only read for questions, because standard output goes to another program, such as a pager,
+    /// which may read them.
     yields: bool,
-    /// The terminal is somebody else's for a while, such as an editor's.
+    /// True while another program, such as an editor, uses the terminal.
     is_lent: AtomicBool,
-    /// Taken by whoever reads the terminal now.
+    /// Locked by the thread that reads the terminal.
     terminal: Mutex<Option<Mode>>,
 }
 
@@ -67,20 +67,20 @@ struct State {
 }
 
 impl Keyboard {
-    /// The one of this process's terminal, where a person sees what they type: standard input and standard error are
-    /// terminals.
+    /// Returns the keyboard of this process's terminal. Requires that standard input and standard error are terminals,
+    /// so that the user sees the input.
     pub(crate) fn of_terminal() -> Self {
         let is_seen = io::stdin().is_terminal() && io::stderr().is_terminal();
         let yields = is_pipe();
         Self(is_seen.then(|| Arc::new(Shared { yields, ..Shared::default() })))
     }
 
-    /// Nobody sits there.
+    /// Returns a keyboard without a terminal.
     pub(crate) fn none() -> Self {
         Self(None)
     }
 
-    /// Reads keys until all holds are dropped. Where the terminal cannot be read, there are no keys.
+    /// Reads keys until all guards are dropped. If the terminal cannot be read, there are no keys.
     pub(crate) fn hold(&self) -> KeyboardGuard {
         if let Some(shared) = &self.0 {
             let mut state = shared.state();
@@ -96,37 +96,36 @@ impl Keyboard {
         KeyboardGuard(self.clone())
     }
 
-    /// The same while a turn runs, where the keys are nobody else's.
+    /// Reads keys during a turn, unless another program may read them.
     pub(crate) fn hold_ahead(&self) -> Option<KeyboardGuard> {
         let yields = self.0.as_ref().is_some_and(|shared| shared.yields);
         (!yields).then(|| self.hold())
     }
 
-    /// The next key; never where nobody sits there. Dropping the wait loses none.
+    /// Returns the next key; never completes without a keyboard. Cancel safe.
     pub(crate) async fn next(&self) -> Press {
-        let Some(shared) = &self.0 else { return std::future::pending().await };
-        loop {
-            let heard = shared.heard.notified();
-            if let Some(press) = shared.state().presses.pop_front() {
-                return press;
-            }
-            heard.await;
-        }
+        self.take_next(|state| state.presses.pop_front()).await
     }
 
-    /// The next message for the turn that runs, typed while a question has the keys; never where nobody sits there.
+    /// Returns the next message for the running turn, typed while a question has the keys. Never completes without a
+    /// keyboard.
     pub(crate) async fn next_steer(&self) -> String {
+        self.take_next(|state| state.typed.next_steer()).await
+    }
+
+    /// Waits until `take` returns a value.
+    async fn take_next<T>(&self, take: fn(&mut State) -> Option<T>) -> T {
         let Some(shared) = &self.0 else { return std::future::pending().await };
         loop {
             let heard = shared.heard.notified();
-            if let Some(text) = shared.state().typed.next_steer() {
-                return text;
+            if let Some(taken) = take(&mut shared.state()) {
+                return taken;
             }
             heard.await;
         }
     }
 
-    /// Waits on this thread for the next key, so long at the most.
+    /// Waits on this thread up to `patience` for the next key.
     pub(crate) fn wait(&self, patience: Duration) -> Option<Press> {
         let Some(shared) = &self.0 else {
             std::thread::sleep(patience);
@@ -137,7 +136,7 @@ impl Keyboard {
         waited.unwrap_or_else(PoisonError::into_inner).0.presses.pop_front()
     }
 
-    /// Looks at what was typed, or changes it.
+    /// Reads or changes the input that was typed ahead.
     pub(crate) fn typed<T: Default>(&self, look: impl FnOnce(&mut TypeAhead) -> T) -> T {
         let Some(shared) = &self.0 else { return T::default() };
         let looked = look(&mut shared.state().typed);
@@ -145,7 +144,8 @@ impl Keyboard {
         looked
     }
 
-    /// Takes in the lines that were typed while nobody read keys, before somebody else reads them. Not while keys are held.
+    /// Reads lines that were typed while no keys were read, before other code reads them. Must not be called while the
+    /// keyboard is held.
     pub(crate) fn take_in_lines(&self) {
         if self.0.is_none() {
             return;
@@ -156,7 +156,7 @@ impl Keyboard {
         self.typed(|typed| keys.for_each(|c| typed.press(Press { key: key(c), at })));
     }
 
-    /// Leaves the terminal, as it was before, to a program that is run meanwhile.
+    /// Restores the terminal for a program, runs the program, and then reads keys again.
     pub(crate) fn lend<T>(&self, run: impl FnOnce() -> T) -> T {
         let Some(shared) = &self.0 else { return run() };
         shared.is_lent.store(true, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Keyboard {
         done
     }
 
-    /// Tells what was typed and has nowhere to go, so that it can be copied. For clients that end with their turn.
+    /// Prints input that was not sent, so that it can be copied. For clients that end with their turn.
     pub(crate) fn report_unsent(&self) {
         let line = self.typed(|typed| {
             typed.put_back();
@@ -182,7 +182,7 @@ impl Keyboard {
         }
     }
 
-    /// A keyboard that tests press.
+    /// Creates a keyboard whose keys are pressed by tests.
     #[cfg(test)]
     pub(crate) fn scripted() -> Self {
         Self(Some(Arc::new(Shared {
@@ -200,7 +200,7 @@ impl Keyboard {
     }
 }
 
-/// True where standard output goes to another program.
+/// Returns true if standard output goes to another program.
 fn is_pipe() -> bool {
     let kind = fstat(io::stdout()).map(|found| SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT);
     kind.is_ok_and(|kind| kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK)
@@ -211,7 +211,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other thread uses the terminal. None if it is gone, for one that reads it then may never leave it.
+    /// Waits until no other thread uses the terminal, and locks it. Returns `None` if the terminal is gone, because a
+    /// thread that reads it may block forever.
     fn terminal(&self) -> Option<MutexGuard<'_, Option<Mode>>> {
         loop {
             match self.terminal.try_lock() {
@@ -234,7 +235,7 @@ impl Shared {
     }
 }
 
-/// Keys are read while this lives. What nobody looked at by its end was typed ahead.
+/// Guard during which keys are read. When the last guard is dropped, unread keys become typed ahead.
 #[derive(Debug)]
 pub(crate) struct KeyboardGuard(Keyboard);
 

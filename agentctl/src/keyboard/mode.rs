@@ -1,7 +1,7 @@
-//! The terminal's mode while keys are read one by one, and its way back.
+//! Sets and restores the terminal's mode for reading keys.
 //!
-//! Signals stay with the terminal: Ctrl-C is a signal, as ever. Only Ctrl-Z is read as a key, so that the terminal is left as
-//! it was found before the process stops.
+//! The terminal still generates signals, such as that of Ctrl-C. Only Ctrl-Z is read as a key, so that the terminal is
+//! restored before the process stops.
 
 use std::{
     io::{self, Write as _},
@@ -18,23 +18,23 @@ use nix::{
 
 use crate::terminal::look::is_plain;
 
-/// Has the terminal mark what is pasted, and stop that.
+/// Sequences that enable and disable bracketed paste.
 const MARK_PASTES: &[u8] = b"\x1b[?2004h";
 const MARK_NO_PASTES: &[u8] = b"\x1b[?2004l";
 
-/// The terminal as the process found it, for an end that waits for no other thread.
+/// Terminal mode at the start of the process, to restore it without waiting for another thread.
 #[derive(Debug)]
 pub(crate) struct TerminalAtStart(Option<Termios>);
 
 impl TerminalAtStart {
-    /// Remembers the terminal as it is now.
+    /// Stores the current mode of the terminal.
     pub(crate) fn remember() -> Self {
         Self(tcgetattr(io::stdin()).ok())
     }
 
-    /// Puts it back, without a lock and without output that would have to wait.
+    /// Restores the mode without a lock, and without output that could block.
     pub(crate) fn put_back(&self) {
-        // A process in the background that tried would be stopped.
+        // Changing the mode would stop a background process.
         let is_in_front = || tcgetpgrp(io::stdin()).ok() == Some(getpgrp());
         let Some(before) = self.0.as_ref().filter(|_| is_in_front()) else { return };
         let has_room = poll(&mut [PollFd::new(io::stderr().as_fd(), PollFlags::POLLOUT)], PollTimeout::ZERO);
@@ -45,22 +45,22 @@ impl TerminalAtStart {
     }
 }
 
-/// The terminal as it was, and as it is while keys are read. Dropping it puts it back.
+/// Terminal modes before and while keys are read. Dropping it restores the previous mode.
 #[derive(Debug)]
 pub(super) struct Mode {
     before: Termios,
     ours: Termios,
-    /// The terminal knows control sequences, and its keys are read one by one.
+    /// True if the terminal supports control sequences, so that keys are read individually.
     is_smart: bool,
     is_set: bool,
 }
 
 impl Mode {
-    /// Takes the terminal from which keys come over, where this process may now. A plain one stays as it is: it hands over
-    /// lines.
+    /// Sets the mode of the terminal, if this process is in the foreground. The mode of a plain terminal is not
+    /// changed, because it delivers lines.
     ///
     /// # Errors
-    /// When the terminal cannot be asked.
+    /// Fails if the mode of the terminal cannot be read.
     pub(super) fn take() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut ours = before.clone();
@@ -76,8 +76,8 @@ impl Mode {
         Ok(mode)
     }
 
-    /// Sets it where it is not set: also after the process was stopped, for shells change it then. Returns whether keys may be
-    /// read: a process in the background that tried would be stopped.
+    /// Sets the mode if it is not set. Shells change the mode while a process is stopped. Returns true if keys may be
+    /// read; reading would stop a background process.
     pub(super) fn ensure(&mut self) -> bool {
         if tcgetpgrp(io::stdin()).ok() != Some(getpgrp()) {
             self.is_set = false;
@@ -90,7 +90,7 @@ impl Mode {
         if self.is_set && tcgetattr(io::stdin()).is_ok_and(is_ours) {
             return true;
         }
-        // The library only tells Ctrl-J from Enter if it knows of a raw mode. The mode itself is ours.
+        // The library distinguishes Ctrl-J from Enter only after it has enabled its raw mode, which is then replaced.
         let _ = enable_raw_mode();
         self.is_set = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours).is_ok();
         self.mark(MARK_PASTES);
@@ -103,15 +103,15 @@ impl Mode {
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours);
     }
 
-    /// True where lines come and no keys.
+    /// Returns true if the terminal delivers lines instead of keys.
     pub(super) fn has_lines(&self) -> bool {
         !self.is_smart
     }
 
-    /// Puts the terminal back as it was.
+    /// Restores the previous mode of the terminal.
     pub(super) fn put_back(&mut self) {
         if std::mem::take(&mut self.is_set) {
-            // A terminal that is gone needs no mode.
+            // Fails if the terminal is gone.
             self.mark(MARK_NO_PASTES);
             let _ = disable_raw_mode();
             let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);

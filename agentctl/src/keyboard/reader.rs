@@ -24,14 +24,14 @@ use super::{
     mode::Mode,
 };
 
-/// The time that one look at the terminal takes, and the end of the thread at the most.
+/// Time limit for one poll of the terminal, and thus for the end of the thread.
 const GLANCE: Duration = Duration::from_millis(20);
-/// The same where no key was pressed for a while, so that an idle prompt costs nothing.
+/// Time limit for one poll of an idle keyboard, so that an idle prompt uses little CPU.
 const IDLE_GLANCE: Duration = Duration::from_millis(100);
 /// Time after the last key from which the keyboard is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// The thread, from the outside.
+/// Handle of the thread.
 #[derive(Debug)]
 pub(super) struct Reader {
     stop: Arc<AtomicBool>,
@@ -40,10 +40,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads from now on.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -51,26 +51,26 @@ impl Reader {
         thread::Builder::new().name("agentctl-keys".to_owned()).spawn(move || {
             let _alive = alive;
             let (mut line, mut last_key) = (Vec::new(), Instant::now());
-            // A terminal that is gone types nothing.
+            // The thread ends if the terminal is gone.
             while !stopped.load(Ordering::Relaxed) && look(&shared, &mut line, &mut last_key).is_ok() {}
         })?;
         Ok(Self { stop, ended })
     }
 
-    /// Nobody reads.
+    /// Creates a handle without a thread.
     #[cfg(test)]
     pub(super) fn nobody() -> Self {
         Self { stop: Arc::default(), ended: mpsc::sync_channel(1).1 }
     }
 
-    /// Ends it, and waits until it reads no more, or the terminal is gone: the library may read that for ever.
+    /// Ends the thread, and waits until it has ended, or the terminal is gone, on which the library may block forever.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         while self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) && !is_gone_now() {}
     }
 }
 
-/// Handles the next key, or waits a moment for one; on a terminal that has lines, handles the next line.
+/// Handles the next key, or waits briefly for one. On a terminal that delivers lines, handles the next line.
 fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Result<()> {
     if shared.is_lent.load(Ordering::Relaxed) {
         thread::sleep(GLANCE);
@@ -98,25 +98,22 @@ fn look(shared: &Shared, line: &mut Vec<u8>, last_key: &mut Instant) -> io::Resu
         return Ok(());
     }
     *last_key = Instant::now();
-    match Key::of(event::read()?) {
+    let key = match Key::of(event::read()?) {
         Some(Key::Suspend) => {
             if let Some(mode) = terminal.as_mut() {
                 suspend(mode)?;
             }
-            drop(terminal);
-            shared.take_in(Press { key: Key::Resume, at: Instant::now() });
+            Key::Resume
         }
-        Some(key) => {
-            let at = Instant::now();
-            drop(terminal);
-            shared.take_in(Press { key, at });
-        }
-        None => {}
-    }
+        Some(key) => key,
+        None => return Ok(()),
+    };
+    drop(terminal);
+    shared.take_in(Press { key, at: Instant::now() });
     Ok(())
 }
 
-/// Takes in lines as a paste and an Enter each. The terminal is held meanwhile.
+/// Converts each line to a paste and an Enter, while the terminal is locked.
 fn look_at_lines(shared: &Shared, begun: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 4096];
     if !has_input(GLANCE)? {

@@ -1,5 +1,5 @@
-//! Input that a person types while a turn runs: messages for the turn, messages that wait for its end, and the input that
-//! is being written. Pure, except for the history file.
+//! Input that the user types while a turn runs: messages for the turn, messages that wait for its end, and the input
+//! that is being written. Does no I/O, except for the history file.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use crate::composer::{Composer, join_lines};
 /// Maximum number of messages that wait. With more, Enter only breaks the line.
 const MAX_MESSAGES: usize = 64;
 
-/// Pause in typing after which keys may answer a question: before it, the person has not read the question yet.
+/// Pause in typing after which keys may answer a question. Before it, the user has not read the question yet.
 pub(crate) const STILLNESS: Duration = Duration::from_millis(700);
 
 /// Input that was typed and not sent yet.
@@ -70,59 +70,59 @@ impl TypeAhead {
         self.composer.is_writing() || self.composer.is_choosing()
     }
 
-    /// True if a key of this moment is meant for a question that has been on the screen since then: the person was still
-    /// before it, and writes nothing else.
+    /// Returns true if a key pressed at `at` is meant for a question shown at `shown`: a typing pause preceded it, and
+    /// no input is being written.
     pub(crate) fn leaves(&self, at: Instant, shown: Instant) -> bool {
         let since = self.last.map_or(shown, |last| last.max(shown));
         !self.is_writing() && at >= since + STILLNESS
     }
 
-    /// The number of messages that no model has read.
+    /// Returns the number of messages that no model has read.
     pub(crate) fn waiting(&self) -> usize {
         self.unread.len() + self.steers.len() + self.messages.len()
     }
 
-    /// True if Up would take a message back.
+    /// Returns true if Up takes a message back.
     pub(crate) fn can_take_back(&self) -> bool {
         !(self.is_writing() || self.steers.is_empty() && self.messages.is_empty())
     }
 
-    /// Adds a message for the turn that runs, before all others.
+    /// Adds a message for the running turn, before all others.
     pub(crate) fn speak(&mut self, message: String) {
         self.steers.push_front(message);
     }
 
-    /// The next message for the turn that runs.
+    /// Returns the next message for the running turn.
     pub(crate) fn next_steer(&mut self) -> Option<String> {
         self.steers.pop_front().map(|message| join_lines(&message))
     }
 
-    /// The turn was given a message.
+    /// Adds a message that was passed to the turn.
     pub(crate) fn given(&mut self, message: String) {
         self.unread.push_back(message);
     }
 
-    /// A model has read the message that the turn was given first.
+    /// Removes the oldest passed message, which a model has read.
     pub(crate) fn read(&mut self) {
         self.unread.pop_front();
     }
 
-    /// A message for the turn that runs waits for its end after all.
+    /// Queues a message for the end of the turn.
     pub(crate) fn defer(&mut self, message: String) {
         self.messages.push_back(message);
     }
 
-    /// The turn has ended: what it was given is in the history.
+    /// Forgets the passed messages at the end of the turn, because they are in the history.
     pub(crate) fn end_turn(&mut self) {
         self.unread.clear();
     }
 
-    /// Takes note of the line that a turn begins with.
+    /// Stores the line with which a turn starts.
     pub(crate) fn begin_turn(&mut self, line: String) {
         self.sent = Some(line);
     }
 
-    /// Takes note that words of the turn were taken back: they wait before all that it was not given.
+    /// Queues withdrawn messages of the turn, before those that were not passed to it.
     pub(crate) fn withdraw(&mut self, input: Option<String>, added: Vec<String>) {
         self.unread.clear();
         let input = input.map(|input| self.sent.take().unwrap_or(input));
@@ -131,17 +131,17 @@ impl TypeAhead {
         self.steers = taken_back.chain(waiting).collect();
     }
 
-    /// Forgets the line that the turn began with, and returns true if it was taken back.
+    /// Forgets the line with which the turn started, and returns true if it was withdrawn.
     pub(crate) fn is_withdrawn(&mut self) -> bool {
         self.sent.take().is_none()
     }
 
-    /// The message that a model reads first of those that wait.
+    /// Returns the waiting message that a model reads first.
     pub(crate) fn first_waiting(&self) -> Option<&str> {
         self.unread.iter().chain(&self.steers).chain(&self.messages).next().map(String::as_str)
     }
 
-    /// Takes the line away where it is just this, and tells whether it was.
+    /// Removes the input if it equals `line`, and returns true if it did.
     pub(crate) fn take_if(&mut self, line: &str) -> bool {
         let is_same = self.composer.is_exactly(line);
         if is_same {
@@ -150,17 +150,17 @@ impl TypeAhead {
         is_same
     }
 
-    /// The next message that waits.
+    /// Returns the next waiting message.
     pub(crate) fn next_message(&mut self) -> Option<String> {
         self.steers.pop_front().or_else(|| self.messages.pop_front()).map(|message| join_lines(&message))
     }
 
-    /// The line that is being written, for the prompt to go on with.
+    /// Returns the input that is being written, so that the prompt can continue it.
     pub(crate) fn take_line(&mut self) -> String {
         self.composer.take()
     }
 
-    /// Puts the messages that wait back to what is being written: the person sends them when they still fit.
+    /// Moves the waiting messages into the input, so that the user decides whether to send them.
     pub(crate) fn put_back(&mut self) {
         let line = self.take_line();
         let parts = self.steers.drain(..).chain(self.messages.drain(..)).chain([line]).filter(|part| !part.is_empty());
@@ -168,7 +168,7 @@ impl TypeAhead {
         self.composer.write(&text);
     }
 
-    /// Puts a message that could not be sent before all others.
+    /// Returns a message that could not be sent to the input, before all others.
     pub(crate) fn unsent(&mut self, message: String) {
         self.steers.push_front(message);
         self.put_back();
@@ -230,17 +230,6 @@ mod tests {
         let mut pasted = typed("see: ");
         pasted.press(Press { key: Key::Paste("a\r\nb\u{1b}\n".into()), at: Instant::now() });
         check(pasted, &[], "see: a\nb\n");
-    }
-
-    #[test]
-    fn editor_key_is_reported_once_and_keeps_the_text() {
-        for keys in [&[Key::Open][..], &[Key::Prefix, Key::End]] {
-            let mut typed = typed("text");
-            assert!(!typed.take_editor_request());
-            keys.iter().for_each(|key| typed.press(Press { key: key.clone(), at: Instant::now() }));
-            assert_eq!((typed.take_editor_request(), typed.take_editor_request()), (true, false), "{keys:?}");
-            assert_eq!(typed.take_line(), "text");
-        }
     }
 
     #[test]

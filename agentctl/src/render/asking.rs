@@ -1,4 +1,5 @@
-//! A question for a person in words: who asks, why, and what each answer will do. Shared by all that show one.
+//! Texts about a question for a user: its origin, its reason, and the effects of the answers. Shared by all clients
+//! that show questions.
 
 use agentd_core::{
     Timestamp,
@@ -18,7 +19,7 @@ use crate::{
     },
 };
 
-/// The risk in words.
+/// Returns the risk as text.
 pub(crate) fn risk(risk: Risk) -> &'static str {
     match risk {
         Risk::Low => "low risk",
@@ -28,19 +29,19 @@ pub(crate) fn risk(risk: Risk) -> &'static str {
     }
 }
 
-/// For whom it is asked; none where that says nothing.
+/// Returns the origin of a question: its agent, session and client.
 pub(crate) fn who(by: &AskedBy) -> String {
     let agent = match by.agent.as_str() {
         "main" => "the main agent".to_owned(),
         other => format!("the agent {}", visible::line(other)),
     };
-    // A title is often a model's: it must not end where it stands, and go on as if we spoke.
+    // A model often wrote the title, so it must not close its quotation marks and continue as text of the client.
     let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", visible::line(title).replace('"', "'")));
     let client = by.client.as_deref().map(|client| format!(", started by {}", visible::line(client)));
     format!("{agent}{}{}", title.unwrap_or_default(), client.unwrap_or_default())
 }
 
-/// Why it is asked, and which layer and rule made it a question.
+/// Returns the reason of a question, with the layer and the rule that caused it.
 pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> String {
     let (reason, rule) = (visible::line(reason), visible::line(rule.unwrap_or_default()));
     let layer = layer.map(|layer| match layer {
@@ -52,7 +53,7 @@ pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> Str
     });
     match layer {
         None => reason,
-        // A checker's rule is its reason.
+        // The rule of a checker is its reason.
         Some(layer) if rule.is_empty() || rule == reason => format!("{reason} ({layer})"),
         Some(layer) => format!("{reason} ({layer}: {rule})"),
     }
@@ -82,12 +83,12 @@ pub(super) fn resolved(by: &AnsweredBy, shows_interrupts: bool) -> Option<String
     }
 }
 
-/// Answers to choose from, each with its number.
+/// Returns the answers to choose from, each with its number.
 pub(crate) fn choices(choices: &[String]) -> impl Iterator<Item = String> {
     choices.iter().enumerate().map(|(at, choice)| format!("{}  {}", at + 1, visible::line(choice)))
 }
 
-/// The default answer and its time, where there is one.
+/// Returns a sentence about the deadline and the default answer, if there is a deadline.
 pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String> {
     let deadline = interrupt.deadline?;
     let left = deadline.duration_since(now).as_millis().max(0);
@@ -100,7 +101,7 @@ pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String
     Some(format!("unless answered within {left}, {then}"))
 }
 
-/// A rule, and what it covers where that is more than its words say.
+/// Returns a rule, with an explanation if it covers more than its text suggests.
 pub(crate) fn rule(rule: &str) -> String {
     let rule = visible::line(rule);
     match rule.strip_suffix("_*") {
@@ -110,7 +111,8 @@ pub(crate) fn rule(rule: &str) -> String {
     }
 }
 
-/// Rules, each in a row of so many columns, and no more rows than these. Whether that is all of them, to the letter.
+/// Returns the rules, each in one row, as many as fit into the room. Also returns true if all of them are shown without
+/// clipping.
 pub(crate) fn rules(rules: &[String], room: Room) -> (Vec<String>, bool) {
     let kept = if rules.len() <= room.rows { rules.len() } else { room.rows.saturating_sub(1) };
     let whole: Vec<String> = rules[..kept].iter().map(|kept| rule(kept)).collect();
@@ -122,9 +124,9 @@ pub(crate) fn rules(rules: &[String], room: Room) -> (Vec<String>, bool) {
     (shown, is_whole)
 }
 
-/// Outcome of keeping the rules of an `always`.
+/// Returns a message about the rules that an `always` has kept.
 pub(crate) fn kept(scope: GrantScope, kept: &[String]) -> String {
-    /// So much was to be seen before, and `agentctl grants` lists them.
+    /// Enough for a message, because the question showed the rules, and `agentctl grants` lists them.
     const SHOWN: Room = Room { rows: 5, columns: 200 };
     let place = match scope {
         GrantScope::Session => "kept for this session",

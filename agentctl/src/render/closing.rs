@@ -1,4 +1,4 @@
-//! The end of a turn: what went wrong, if anything did, and what it took.
+//! Closing lines of a turn: its problem, if any, and its usage.
 
 use agentd_core::{
     turn::{StopReason, TurnResult},
@@ -16,12 +16,11 @@ use crate::{
     },
 };
 
-/// A space at which no row is broken.
+/// Space at which rows are not broken.
 const JOINED: &str = "\u{a0}";
 
-/// The closing lines of a turn. So many tokens of its requests, as far as the daemon can tell, repeated the request
-/// before.
-/// They are broken between words where the screen ends.
+/// Returns the closing lines of a turn, folded at the width of the screen. `repeated` is the estimated number of tokens
+/// of its requests that repeated the previous request.
 pub(crate) fn lines(result: &TurnResult, repeated: u64, look: TerminalStyle) -> Vec<String> {
     let columns = if look.err_shown { look.columns() } else { usize::MAX };
     let rows = |(style, line): &(Style, String)| {
@@ -42,7 +41,7 @@ fn closing_lines(result: &TurnResult, repeated: u64) -> Vec<(Style, String)> {
         lines.push((WARN, why.to_owned()));
         lines.extend(hint(result.stop_reason).map(|hint| (QUIET, format!("hint: {hint}"))));
     }
-    // A number stays with what it counts.
+    // A number stays in one row with its unit.
     lines.push((
         QUIET,
         took(result, repeated).replace(' ', JOINED).replace(&format!("{JOINED}·{JOINED}"), &format!("{JOINED}· ")),
@@ -50,7 +49,7 @@ fn closing_lines(result: &TurnResult, repeated: u64) -> Vec<(Style, String)> {
     lines
 }
 
-/// Why a turn stopped, where that is not plain to see.
+/// Returns the reason why a turn stopped, unless it is complete.
 fn why(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::Completed => None,
@@ -70,7 +69,7 @@ fn why(reason: StopReason) -> Option<&'static str> {
     }
 }
 
-/// Advice for the person, where there is no error that gives any.
+/// Returns advice for a turn that stopped without an error.
 fn hint(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::NoAnswer => Some("continue the session to ask again, or try another model (--model)"),
@@ -81,29 +80,23 @@ fn hint(reason: StopReason) -> Option<&'static str> {
     }
 }
 
-/// Tokens and money; nothing where no tokens were used.
+/// Returns tokens and money; empty without usage.
 pub(crate) fn spent(usage: &Usage, repeated: u64) -> String {
     let mut parts = Vec::new();
     if usage.prompt_tokens > 0 || usage.completion_tokens > 0 {
         parts.push(format!("{} in{}", number(usage.prompt_tokens), not_new(repeated, usage.cached_tokens)));
         parts.push(format!("{} out", number(usage.completion_tokens)));
     }
-    // That nothing is known, or that it was free, is not told behind each answer.
+    // Unknown and zero costs are not shown after each answer.
     parts.extend(usage.cost_microusd.filter(|cost| *cost > 0).and_then(|_| money(usage)));
     parts.join(" · ")
 }
 
-/// Tokens, money, steps and time.
+/// Returns tokens, money, steps and time of a turn.
 pub(crate) fn took(result: &TurnResult, repeated: u64) -> String {
     let spent = spent(&result.usage, repeated);
-    let mut parts: Vec<String> = (!spent.is_empty()).then_some(spent).into_iter().collect();
-    match result.steps {
-        0 => {}
-        1 => parts.push("1 step".to_owned()),
-        steps => parts.push(format!("{steps} steps")),
-    }
-    parts.push(duration(result.duration_ms));
-    parts.join(" · ")
+    let steps = if result.steps > 0 { count(result.steps, "step") } else { String::new() };
+    join([spent, steps, duration(result.duration_ms)])
 }
 
 /// Turns of one chat, with their usage and time.
@@ -125,19 +118,20 @@ impl ChatTotals {
     /// Returns a line with the totals, or `None` if no turn has ended.
     pub(crate) fn line(&self) -> Option<String> {
         let parts = [count(self.turns, "turn"), spent(&self.usage, 0), duration(self.duration_ms)];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        (self.turns > 0).then(|| format!("this chat: {}", parts.join(" · ")))
+        (self.turns > 0).then(|| format!("this chat: {}", join(parts)))
     }
 }
 
-/// Shares of the requests that were sent before, and that the server says it did not compute again.
+/// Joins the parts that are not empty.
+fn join(parts: [String; 3]) -> String {
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// Returns the numbers of tokens that repeated the previous request, and that the server had in its cache.
 fn not_new(repeated: u64, cached: u64) -> String {
-    match (repeated, cached) {
-        (0, 0) => String::new(),
-        (0, cached) => format!(" ({} cached)", number(cached)),
-        (repeated, 0) => format!(" ({} repeated)", number(repeated)),
-        (repeated, cached) => format!(" ({} repeated, {} cached)", number(repeated), number(cached)),
-    }
+    let counts = [(repeated, "repeated"), (cached, "cached")].into_iter().filter(|(tokens, _)| *tokens > 0);
+    let parts: Vec<String> = counts.map(|(tokens, what)| format!("{} {what}", number(tokens))).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How full the window is, what was done to make room, and how far the todo list is, in a line each.
+//! Lines about the level of the window, compactions, notices, reasoning and the todo list.
 
 use agentd_core::{
     context::{CompactionCause, CompactionReport, CompactionStrategy, TokenLevel},
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Line about a new level; nothing where there is room.
+/// Returns the line about a new level; `None` if there is enough room.
 pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<String> {
     let percent = percent(tokens, window);
     match level {
@@ -27,7 +27,7 @@ pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<
     }
 }
 
-/// Line about a compaction: the reason for it, and its size.
+/// Returns the line about a compaction, with its reason and its effect.
 pub(crate) fn compaction_line(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, percent_before, .. } = report;
     let reason = match report.cause {
@@ -49,60 +49,41 @@ pub(crate) fn compaction_line(report: &CompactionReport) -> String {
     line
 }
 
-/// Line about a notice; of files that the model reads, only their names.
+/// Returns the line about a notice. Files that the model reads are only named.
 pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSource]) -> String {
-    let (what, names) = match topic {
+    let (what, name): (_, fn(&NoticeSource) -> String) = match topic {
         NoticeTopic::General => return text.to_owned(),
-        NoticeTopic::Memory | NoticeTopic::FolderMemory => return memory_line(text, sources),
-        NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect::<Vec<_>>()),
-        NoticeTopic::Files => ("attached", sources.iter().map(|source| source.name.as_str()).collect()),
-        NoticeTopic::ReadAgain => ("read again", sources.iter().map(|source| source.name.as_str()).collect()),
-        NoticeTopic::Recall => ("recalled", sources.iter().map(|source| source.name.as_str()).collect()),
+        NoticeTopic::Memory | NoticeTopic::FolderMemory if sources.is_empty() && text.contains("/memories") => {
+            return "memory: names in /memories".to_owned();
+        }
+        NoticeTopic::Memory | NoticeTopic::FolderMemory => ("memory", memory_name),
+        NoticeTopic::Skills => ("skills", |source| skill_name(&source.name).to_owned()),
+        NoticeTopic::Files => ("attached", |source| source.name.clone()),
+        NoticeTopic::ReadAgain => ("read again", |source| source.name.clone()),
+        NoticeTopic::Recall => ("recalled", |source| source.name.clone()),
         NoticeTopic::CodeMap => return "map of the code".to_owned(),
-        NoticeTopic::Advice
-        | NoticeTopic::Todos
-        | NoticeTopic::Pins
-        | NoticeTopic::Mode
-        | NoticeTopic::Level
-        | NoticeTopic::Mentions
-        | NoticeTopic::LastAnswer
-        | NoticeTopic::AnswerForm
-        | NoticeTopic::TurnInstructions
-        | NoticeTopic::Diagnostics
-        | NoticeTopic::Interrupted
-        | NoticeTopic::Continue
-        | NoticeTopic::Plan
-        | NoticeTopic::Planned
-        | NoticeTopic::Repetition => return format!("reminder: {text}"),
+        _ => return format!("reminder: {text}"),
     };
-    match names.as_slice() {
-        [] => format!("{what}: none any more"),
-        names => format!("{what}: {}", names.join(", ")),
-    }
+    let names: Vec<String> = sources.iter().map(name).collect();
+    format!("{what}: {}", if names.is_empty() { "none any more".to_owned() } else { names.join(", ") })
 }
 
-/// Line about files that the model is told: which, and of which it sees only a part.
-fn memory_line(text: &str, sources: &[NoticeSource]) -> String {
-    let shown = |source: &NoticeSource| match source.bytes {
+/// Returns the name of a memory file, with the size of the part that the model sees if the file was cut.
+fn memory_name(source: &NoticeSource) -> String {
+    match source.bytes {
         _ if !source.is_cut() => source.name.clone(),
         0 => format!("{} (left out)", source.name),
         part => format!("{} ({} of {})", source.name, bytes(part), bytes(source.of_bytes)),
-    };
-    let names: Vec<String> = sources.iter().map(shown).collect();
-    match names.as_slice() {
-        [] if text.contains("/memories") => "memory: names in /memories".to_owned(),
-        [] => "memory: none any more".to_owned(),
-        names => format!("memory: {}", names.join(", ")),
     }
 }
 
-/// The folder of a skill's file.
+/// Returns the folder of a skill's file.
 fn skill_name(path: &str) -> &str {
     path.rsplit('/').nth(1).unwrap_or(path)
 }
 
-/// A reasoning in a line of so many columns: its first line, how much more there is, and what shows it where something
-/// does; none for an empty one.
+/// Returns a reasoning in one line of at most `columns`: its first line, and if it was shortened, the number of lines
+/// and the hint `shows`. `None` for an empty reasoning.
 pub(crate) fn thought_line(text: &str, columns: usize, shows: &str) -> Option<String> {
     let mut lines = text.lines().map(clean_line).filter(|line| !line.is_empty());
     let first = format!("∴ {}", lines.next()?);
@@ -114,12 +95,12 @@ pub(crate) fn thought_line(text: &str, columns: usize, shows: &str) -> Option<St
     Some(format!("{}{more}", clip(&first, columns.saturating_sub(width(&more)))))
 }
 
-/// A part of a whole, in percent.
+/// Returns a part of a whole in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
 
-/// A number as people say it: 950, 1.2k, 15k, 1.3M.
+/// Abbreviates a number, such as 950, 1.2k, 15k or 1.3M.
 pub(crate) fn short(number: u64) -> String {
     let in_tenths = |unit: u64, sign: &str| match (number * 10).div_ceil(unit) {
         tenths if tenths < 100 => format!("{}.{}{sign}", tenths / 10, tenths % 10),
@@ -132,16 +113,15 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
-/// Progress of the todo list, and its current entry.
+/// Returns the progress of the todo list, and its current entry.
 fn todo_line(todos: &[Todo]) -> String {
-    let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
     let next = next.or_else(|| todos.iter().find(|todo| todo.status == TodoStatus::Pending));
     let next = next.map(|todo| format!(" · {}", clean_line(&todo.content))).unwrap_or_default();
-    format!("☐ {done} of {} done{next}", todos.len())
+    format!("☐ {}{next}", todo_count(todos))
 }
 
-/// The todo list: its progress, and for a person who watches its entries.
+/// Returns the progress of the todo list, and on a terminal all its entries.
 pub(crate) fn todo_rows(todos: &[Todo], look: TerminalStyle) -> Vec<String> {
     let columns = look.columns().saturating_sub(1);
     let first = paint(look.err_color, QUIET, &clip(&todo_line(todos), columns));
@@ -149,14 +129,26 @@ pub(crate) fn todo_rows(todos: &[Todo], look: TerminalStyle) -> Vec<String> {
         return vec![first];
     }
     let row = |todo: &Todo| {
-        let (mark, style) = match todo.status {
-            TodoStatus::Completed => ('✓', QUIET),
-            TodoStatus::InProgress => ('▸', STRONG),
-            TodoStatus::Pending => ('☐', QUIET),
-        };
-        paint(look.err_color, style, &clip(&format!("  {mark} {}", clean_line(&todo.content)), columns))
+        let style = if todo.status == TodoStatus::InProgress { STRONG } else { QUIET };
+        paint(look.err_color, style, &clip(&format!("  {}", todo_row(todo)), columns))
     };
     std::iter::once(first).chain(todos.iter().map(row)).collect()
+}
+
+/// Returns an entry of the todo list with the mark of its status.
+pub(crate) fn todo_row(todo: &Todo) -> String {
+    let mark = match todo.status {
+        TodoStatus::Completed => '✓',
+        TodoStatus::InProgress => '▸',
+        TodoStatus::Pending => '☐',
+    };
+    format!("{mark} {}", clean_line(&todo.content))
+}
+
+/// Returns the number of completed entries and of all entries.
+pub(crate) fn todo_count(todos: &[Todo]) -> String {
+    let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
+    format!("{done} of {} done", todos.len())
 }
 
 #[cfg(test)]

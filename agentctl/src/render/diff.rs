@@ -1,4 +1,4 @@
-//! The effect of a call, for a person to approve or to see afterwards: a coloured diff, or a command line as it is.
+//! Preview or report of the effect of a call: a coloured diff, or a command line verbatim.
 //! Every character is visible ([`agentd_core::visible`]). Lines of a diff have their numbers before them if there is
 //! room for it, and the name of a file is followed by the numbers of added and removed lines.
 
@@ -9,26 +9,26 @@ use anstyle::Style;
 
 use crate::terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, clip, number, paint, width};
 
-/// The room that a preview may take on the screen.
+/// Space for a preview on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Rows, one that says how much more there is among them.
+    /// Number of rows, including the row that counts omitted lines.
     pub(crate) rows: usize,
-    /// The columns of a row.
+    /// Number of columns of a row.
     pub(crate) columns: usize,
 }
 
 impl Room {
-    /// As much as it takes.
+    /// Unlimited space.
     pub(crate) const WITHOUT_END: Self = Self { rows: usize::MAX, columns: usize::MAX };
 
-    /// As many rows as it takes.
+    /// Unlimited rows of `columns`.
     pub(crate) const fn of_columns(columns: usize) -> Self {
         Self { rows: usize::MAX, columns }
     }
 }
 
-/// Fewer columns than these have no room for numbers.
+/// Minimum number of columns for line numbers.
 const LEAST_FOR_NUMBERS: usize = 60;
 
 /// Numbers of lines that a change adds and removes.
@@ -155,17 +155,17 @@ fn diff_lines(text: &str, columns: usize) -> Vec<ShownLine> {
     lines
 }
 
-/// The way through a diff: which line of which file is next.
+/// Line numbers while a diff is read.
 struct Numbers {
-    /// Columns of a number; none where there is no room for them.
+    /// Columns of a number; 0 without numbers.
     digits: usize,
     old: u64,
     new: u64,
-    /// Lines that the hunk has still, of the old file and of the new one; none before the first hunk.
+    /// Remaining lines of the hunk, in the old and in the new file; `None` before the first hunk.
     left: Option<(u64, u64)>,
 }
 
-/// A line of a preview, with every character visible.
+/// Line of a preview, with every character visible.
 struct ShownLine {
     /// Columns before the text, with its number in the file.
     gutter: String,
@@ -204,7 +204,7 @@ impl Numbers {
                 (self.old, self.new, self.left) = (old, new, Some((olds, news)));
                 (None, CODE)
             }
-            // Lines above the first hunk, and between those of two files.
+            // Header lines, above the first hunk and between files.
             _ if self.left.is_none_or(|left| left == (0, 0)) && is_head(line) => (None, STRONG),
             (Some(b'+'), _) if is_within => (Some(self.count(false, true)), GOOD),
             (Some(b'-'), _) if is_within => (Some(self.count(true, false)), BAD),
@@ -218,7 +218,7 @@ impl Numbers {
         ShownLine { gutter, style, text: seen(line) }
     }
 
-    /// Counts a line of these files, and tells its number.
+    /// Counts a line of the old or new file, and returns its number.
     fn count(&mut self, in_old: bool, in_new: bool) -> u64 {
         let number = if in_new { self.new } else { self.old };
         self.old += u64::from(in_old);
@@ -231,13 +231,13 @@ impl Numbers {
     }
 }
 
-/// First line and number of lines of a hunk, in the old file and in the new one.
+/// Returns the first line and the number of lines of a hunk, in the old and in the new file.
 fn hunk(line: &str) -> Option<[u64; 4]> {
     let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
     let (new, _) = rest.split_once(" @@")?;
     let range = |text: &str| -> Option<[u64; 2]> {
         let (first, lines) = text.split_once(',').unwrap_or((text, "1"));
-        // More lines than this has no file.
+        // Larger numbers are invalid.
         let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
         Some([number(first)?, number(lines)?])
     };
@@ -253,7 +253,7 @@ fn more_lines(number: usize) -> String {
     format!("{number} more {}", if number == 1 { "line" } else { "lines" })
 }
 
-/// True for a text that is a unified diff. Nothing else begins like one: commands have a prompt before them.
+/// Returns true for a unified diff. Other previews start differently, because commands follow a prompt.
 fn is_diff(text: &str) -> bool {
     text.starts_with("--- ") || text.starts_with("rename from ")
 }

@@ -1,22 +1,20 @@
 //! A turn for people: the answer on standard output, everything else quietly on standard error.
 //!
-//! On a terminal the answer streams as Markdown. Where standard output is a file or a pipe, the answer of
-//! a turn is written there when the turn has ended, and nothing else ever is, so that what
-//! the model says between its tool calls does not get into a script's variable. Its words are as they are,
-//! but what a terminal would obey is taken out of them there too: nobody knows where a pipe leads.
+//! On a terminal, the answer streams as Markdown. If standard output is a file or a pipe, only the answer is written
+//! there, at the end of the turn, because text between tool calls must not end up in a script's variable. The answer is
+//! written verbatim, but without terminal escapes, because a pipe may lead to a terminal.
 
 mod asides;
 mod options;
 
 use std::{
-    collections::{HashMap, VecDeque},
     io::{self, Write},
     time::{Duration, Instant},
 };
 
 use agentd_core::{
     event::{Event, EventKind, StateChange},
-    ids::{CallId, ItemId},
+    ids::ItemId,
     interrupt::{Ask, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
     routing::ChoiceRule,
@@ -29,7 +27,7 @@ use super::{
     asking, closing,
     context::{compaction_line, notice_line, thought_line},
     input_row,
-    partial_item::{PartialItem, PendingRetry, RunningCall},
+    partial_item::{LiveTurn, PartialItem, PendingRetry, RunningCall},
     reads::FoldedReads,
     spinner::Spinner,
     state_lines::state_lines,
@@ -54,32 +52,22 @@ pub(crate) struct Human<O, E> {
     text: TextStream<O>,
     err: E,
     spinner: Spinner,
-    /// The items whose text is under way.
-    items: HashMap<ItemId, PartialItem>,
-    /// The calls whose result is not there yet, for the argument in their line.
-    calls: HashMap<CallId, ToolCall>,
-    /// Running calls, in the order in which they began.
-    running: Vec<RunningCall>,
+    /// The running turn; its default value between turns.
+    turn: LiveTurn,
     /// Reads whose line is printed once no other read can join them.
     reads: Option<FoldedReads>,
-    /// Retry that is counted down.
-    retry: Option<PendingRetry>,
-    /// Preview of the last question.
-    previewed: Option<String>,
-    /// Set while a turn runs.
-    live: bool,
-    /// About how many tokens of its requests repeated the request before.
+    /// Estimated number of tokens of the turn's requests that repeated the previous request.
     repeated: u64,
     /// Kind of the last output, so that text and status lines are set apart.
     last: Last,
-    /// The turn is the first of its session.
+    /// True during the first turn of a session.
     opens_session: bool,
     shows_input: bool,
     shows_interrupts: bool,
     answer_alone: bool,
-    /// The line of the answer that is not whole yet, where lines are written one by one.
+    /// Incomplete line of the answer; `None` unless the answer is written line by line.
     line: Option<String>,
-    /// The words for what shows whole what is told in a line; none where nothing does.
+    /// Hint at the command that shows a shortened text in full; empty outside of a chat.
     shows_whole: &'static str,
     /// Status line of a chat, below the text and the spinner.
     status: Option<SharedStatus>,
@@ -87,7 +75,7 @@ pub(crate) struct Human<O, E> {
     asides: Vec<Aside>,
 }
 
-/// Events before the start of a session's first turn at the most, and that start.
+/// Maximum sequence number of the start of a session's first turn.
 const OPENING: u64 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,27 +86,22 @@ enum Last {
 }
 
 impl Human<io::Stdout, io::Stderr> {
-    /// On the process's own outputs.
+    /// Creates a renderer that writes to standard output and standard error.
     pub(crate) fn stdio() -> Self {
         Self::new(io::stdout(), io::stderr(), TerminalStyle::detect())
     }
 }
 
 impl<O: Write, E: Write> Human<O, E> {
-    /// The answer goes to `out`, everything else to `err`.
+    /// Creates a renderer that writes the answer to `out` and everything else to `err`.
     pub(crate) fn new(out: O, err: E, look: TerminalStyle) -> Self {
         Self {
             look,
             text: TextStream::new(out, look),
             err,
             spinner: Spinner::new(look),
-            items: HashMap::new(),
-            calls: HashMap::new(),
-            running: Vec::new(),
+            turn: LiveTurn::default(),
             reads: None,
-            retry: None,
-            previewed: None,
-            live: false,
             repeated: 0,
             last: Last::Nothing,
             opens_session: false,
@@ -136,7 +119,7 @@ impl<O: Write, E: Write> Human<O, E> {
         match kind {
             EventKind::TurnStarted { model, .. } => {
                 self.change_status(ChatStatus::begin_turn);
-                self.live = true;
+                self.turn.is_running = true;
                 self.repeated = 0;
                 if !self.shows_whole.is_empty() {
                     // The answer is set apart from the prompt above it, however fast it comes.
@@ -150,8 +133,7 @@ impl<O: Write, E: Write> Human<O, E> {
             EventKind::ItemCompleted { item, status } => self.item_completed(item, *status),
             EventKind::InterruptRaised { interrupt } => self.interrupt_raised(interrupt),
             EventKind::InterruptResolved { by, .. } => {
-                let line = asking::resolved(by, self.shows_interrupts);
-                line.map_or(Ok(()), |line| self.status(QUIET, &line))
+                asking::resolved(by, self.shows_interrupts).iter().try_for_each(|line| self.status(QUIET, line))
             }
             EventKind::UsageUpdated { prompt, step, usage, turn, delegated, .. } => {
                 if !delegated {
@@ -167,13 +149,13 @@ impl<O: Write, E: Write> Human<O, E> {
                 }
                 state_lines(change, self.look).iter().try_for_each(|line| self.painted(line))
             }
-            // A choice of the daemon that nobody made is told; the usual ones are in the machine's output.
+            // Only a fallback is shown, because nobody chose it. The JSON output has all choices.
             EventKind::ModelChosen { model, rule: ChoiceRule::Fallback, reason, .. } => {
                 self.folded(WARN, &format!("! {} answers: {}", clean_line(model), clean_line(reason)))
             }
             EventKind::ModelChosen { .. } | EventKind::IntentClassified { .. } => Ok(()),
             EventKind::Warning { message, retry_in_ms, .. } => {
-                self.retry = retry_in_ms.map(|delay| PendingRetry(Instant::now() + Duration::from_millis(delay)));
+                self.turn.retry = retry_in_ms.map(|delay| PendingRetry(Instant::now() + Duration::from_millis(delay)));
                 self.folded(WARN, &format!("! {}", clean_line(message)))
             }
             EventKind::TurnEnded { .. } => self.turn_ended(),
@@ -181,11 +163,11 @@ impl<O: Write, E: Write> Human<O, E> {
     }
 
     fn item_started(&mut self, item: &Item) -> io::Result<()> {
-        self.retry = None;
+        self.turn.retry = None;
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let reasoning = matches!(item.body, ItemBody::Reasoning { .. });
-                self.items.insert(item.id, PartialItem::new(reasoning));
+                self.turn.items.insert(item.id, PartialItem::new(reasoning));
                 if reasoning {
                     self.end_reads()?;
                     self.spinner.show("thinking");
@@ -199,9 +181,9 @@ impl<O: Write, E: Write> Human<O, E> {
             }
             ItemBody::ToolResult(result) => {
                 self.end_reads_before(&result.name)?;
-                let title = tool_line::about(self.calls.get(&result.call_id), result).shown();
+                let title = tool_line::about(self.turn.calls.get(&result.call_id), result).shown();
                 let call = result.call_id.clone();
-                self.running.push(RunningCall { item: item.id, call, title, lines: VecDeque::new() });
+                self.turn.running.push(RunningCall { item: item.id, call, title, lines: Default::default() });
                 self.wait();
                 Ok(())
             }
@@ -210,13 +192,13 @@ impl<O: Write, E: Write> Human<O, E> {
     }
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> io::Result<()> {
-        if let Some(running) = self.running.iter_mut().find(|running| running.item == id) {
+        if let Some(running) = self.turn.running.iter_mut().find(|running| running.item == id) {
             running.progress(text);
             self.wait();
             return Ok(());
         }
-        let Some(item) = self.items.get_mut(&id) else {
-            // Its start was not seen, so that nobody knows what it is. The whole item will come.
+        let Some(item) = self.turn.items.get_mut(&id) else {
+            // The kind of an item is unknown if its start was missed. The complete item will follow.
             return Ok(());
         };
         let Some(new) = item.take(offset, text) else { return Ok(()) };
@@ -233,42 +215,37 @@ impl<O: Write, E: Write> Human<O, E> {
         match &item.body {
             ItemBody::AgentMessage { text } => self.message_completed(item.id, text),
             ItemBody::Reasoning { text } => {
-                self.items.remove(&item.id);
-                match thought_line(text, self.look.columns().saturating_sub(1), self.shows_whole) {
-                    Some(line) => self.status(QUIET, &line),
-                    None => Ok(()),
-                }
+                self.turn.items.remove(&item.id);
+                let line = thought_line(text, self.look.columns().saturating_sub(1), self.shows_whole);
+                line.iter().try_for_each(|line| self.status(QUIET, line))
             }
             ItemBody::ToolCall(call) => {
-                self.calls.insert(call.call_id.clone(), call.clone());
+                self.turn.calls.insert(call.call_id.clone(), call.clone());
                 Ok(())
             }
             ItemBody::ToolResult(result) => {
-                let call = self.calls.remove(&result.call_id);
-                self.running.retain(|running| running.call != result.call_id);
+                let call = self.turn.calls.remove(&result.call_id);
+                self.turn.running.retain(|running| running.call != result.call_id);
                 self.call_ended(call.as_ref(), result)?;
                 self.wait();
                 Ok(())
             }
-            ItemBody::UserMessage { text, steered, typed_bytes, .. } => {
-                if *steered || self.shows_input {
-                    self.status(STRONG, &format!("› {}", input_row::said(text, *typed_bytes)))
-                } else {
-                    Ok(())
-                }
+            ItemBody::UserMessage { text, steered, typed_bytes, .. } if *steered || self.shows_input => {
+                self.status(STRONG, &format!("› {}", input_row::said(text, *typed_bytes)))
             }
+            ItemBody::UserMessage { .. } => Ok(()),
             ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
-            // With which skills a session opens is no news.
+            // The skills at the start of a session are not news.
             ItemBody::Notice { topic: NoticeTopic::Skills, .. } if self.opens_session => Ok(()),
             ItemBody::Notice { topic, .. } if topic.is_for_model() => Ok(()),
             ItemBody::Notice { text, topic, sources, .. } => {
                 self.status(QUIET, &clean_line(&notice_line(text, *topic, sources)))
             }
         }?;
-        match (&item.body, status) {
-            (ItemBody::ToolResult(_), _) | (_, ItemStatus::Done | ItemStatus::Cut) => Ok(()),
-            (_, ItemStatus::Unknown) => self.status(QUIET, "(the daemon stopped while this was written)"),
+        if status == ItemStatus::Unknown && !matches!(item.body, ItemBody::ToolResult(_)) {
+            self.status(QUIET, "(the daemon stopped while this was written)")?;
         }
+        Ok(())
     }
 
     fn call_ended(&mut self, call: Option<&ToolCall>, result: &ToolResult) -> io::Result<()> {
@@ -280,10 +257,10 @@ impl<O: Write, E: Write> Human<O, E> {
             return Ok(());
         }
         let diff = tool_line::changes(result);
-        let shown = self.previewed.take_if(|preview| diff.is_some_and(|diff| diff.text == *preview));
+        let shown = self.turn.previewed.take_if(|preview| diff.is_some_and(|diff| diff.text == *preview));
         let hint = match self.shows_whole {
             "" => Some(""),
-            // A person's own chat has just shown the question.
+            // The question in the user's own chat has just shown the diff.
             _ if shown.is_some() && !self.shows_input => None,
             _ => Some(" · /diff"),
         };
@@ -300,9 +277,9 @@ impl<O: Write, E: Write> Human<O, E> {
         line.map_or(Ok(()), |line| self.painted(&line))
     }
 
-    /// Shows what the deltas did not bring, and ends the text.
+    /// Shows the rest of a text that no delta contained, and ends the text.
     fn message_completed(&mut self, id: ItemId, text: &str) -> io::Result<()> {
-        let mut item = self.items.remove(&id).unwrap_or_else(|| PartialItem::new(false));
+        let mut item = self.turn.items.remove(&id).unwrap_or_else(|| PartialItem::new(false));
         let rest = text.get(item.taken..).map(|rest| item.grow(rest)).unwrap_or_default();
         self.say(&rest)?;
         if let Some(line) = self.line.as_mut().filter(|line| !line.is_empty()) {
@@ -315,7 +292,7 @@ impl<O: Write, E: Write> Human<O, E> {
         self.show_asides()
     }
 
-    /// Writes words of the answer, where they are written as they come.
+    /// Writes a part of the answer, unless the answer is only written at the end of the turn.
     fn say(&mut self, text: &str) -> io::Result<()> {
         if !text.is_empty() {
             self.end_reads()?;
@@ -338,20 +315,20 @@ impl<O: Write, E: Write> Human<O, E> {
         self.text.push(text)
     }
 
-    /// Shows on the spinner what is waited for.
+    /// Shows on the spinner what the turn waits for.
     fn wait(&mut self) {
         let reads = self.reads.as_ref().map(|reads| format!(" · {}", reads.title.shown())).unwrap_or_default();
-        match self.running.as_slice() {
+        match self.turn.running.as_slice() {
             _ if self.text.is_open() => {}
             [] => {
-                let retry = self.retry.as_ref().and_then(|retry| retry.line(Instant::now()));
+                let retry = self.turn.retry.as_ref().and_then(|retry| retry.line(Instant::now()));
                 self.spinner.show(&retry.unwrap_or_else(|| format!("waiting for the model{reads}")));
             }
             [one] => self.spinner.show_lines(&one.title, one.lines.iter().map(|line| format!("  {line}"))),
             [one, others @ ..] => {
                 let last = |call: &RunningCall| Some(format!("  {}: {}", call.title, call.lines.back()?));
                 let what = format!("{} and {} more", one.title, others.len());
-                self.spinner.show_lines(&what, self.running.iter().filter_map(last));
+                self.spinner.show_lines(&what, self.turn.running.iter().filter_map(last));
             }
         }
     }
@@ -359,10 +336,10 @@ impl<O: Write, E: Write> Human<O, E> {
     fn interrupt_raised(&mut self, interrupt: &Interrupt) -> io::Result<()> {
         self.make_way()?;
         if !self.shows_interrupts {
-            // The question sets itself apart from the words before it.
+            // The question begins with an empty line.
             self.last = Last::Status;
             if let Ask::Approval { preview, .. } = &interrupt.ask {
-                self.previewed.clone_from(preview);
+                self.turn.previewed.clone_from(preview);
             }
             return Ok(());
         }
@@ -386,7 +363,8 @@ impl<O: Write, E: Write> Human<O, E> {
         Ok(())
     }
 
-    /// Leaves the terminal to others: no spinner, every read printed, the cursor at the start of a row.
+    /// Prepares the terminal for other output: clears the spinner, prints all reads, and moves the cursor to the start of a
+    /// row.
     fn make_way(&mut self) -> io::Result<()> {
         self.spinner.clear();
         if self.text.is_open() && self.look.out_shown {
@@ -398,35 +376,29 @@ impl<O: Write, E: Write> Human<O, E> {
     fn turn_ended(&mut self) -> io::Result<()> {
         self.make_way()?;
         self.change_status(|status| status.turn = None);
-        self.live = false;
-        self.retry = None;
-        self.show_asides()?;
-        self.items.clear();
-        self.calls.clear();
-        self.running.clear();
-        self.previewed = None;
-        Ok(())
+        self.turn = LiveTurn::default();
+        self.show_asides()
     }
 
-    /// A status line in one style. The text must be clean.
+    /// Prints a status line in one style, clipped to the window. The text must be clean.
     fn status(&mut self, style: Style, line: &str) -> io::Result<()> {
         let line = clip(line, self.look.columns().saturating_sub(1));
         self.painted(&paint(self.look.err_color, style, &line))
     }
 
-    /// Prints a status line that is too important to be clipped in as many rows as it takes, and then waits again.
+    /// Prints an important status line, folded instead of clipped, and then shows the spinner again.
     fn folded(&mut self, style: Style, line: &str) -> io::Result<()> {
         let columns = if self.look.err_shown { self.look.columns().saturating_sub(1) } else { usize::MAX };
         for row in fold(line, columns) {
             self.painted(&paint(self.look.err_color, style, &row))?;
         }
-        if self.live {
+        if self.turn.is_running {
             self.wait();
         }
         Ok(())
     }
 
-    /// A status line that has its styles already.
+    /// Prints a status line that contains its styles.
     fn painted(&mut self, line: &str) -> io::Result<()> {
         self.make_way()?;
         if self.last == Last::Text && self.look.err_shown {
@@ -475,9 +447,9 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.change_status(|status| {
             rows.insert(0, paint(self.look.err_color, QUIET, &status.line(columns.saturating_sub(1))));
         });
-        if self.retry.is_some() {
+        if self.turn.retry.is_some() {
             self.wait();
-            self.retry = self.retry.take().filter(|retry| retry.line(Instant::now()).is_some());
+            self.turn.retry = self.turn.retry.take().filter(|retry| retry.line(Instant::now()).is_some());
         }
         self.spinner.below(rows.clone());
         self.text.below(rows)
@@ -500,7 +472,7 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
 
     fn note(&mut self, text: &str) -> io::Result<()> {
         for line in text.lines() {
-            // Spaces stay, for what is aligned.
+            // Spaces are preserved, because they align columns.
             self.folded(QUIET, &clean(line))?;
         }
         Ok(())

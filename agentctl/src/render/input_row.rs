@@ -1,4 +1,4 @@
-//! The input while a turn runs, and in a transcript.
+//! Rows of the input while a turn runs, and in a transcript.
 
 use crate::{
     keyboard::TypeAhead,
@@ -31,7 +31,7 @@ pub(crate) fn rows(typed: &TypeAhead, columns: usize) -> Vec<String> {
     if typed.is_writing() { view.with_cursor_mark() } else { view.rows }
 }
 
-/// The first words of the message that is read next, where there is room for them.
+/// Returns the start of the message that is read next, if there is space for it.
 fn first(typed: &TypeAhead, columns: usize) -> String {
     let room = (columns / 3).min(*WAITING.end());
     match typed.first_waiting() {
@@ -40,7 +40,7 @@ fn first(typed: &TypeAhead, columns: usize) -> String {
     }
 }
 
-/// An input in one row: the words that a person typed, and how much came with them.
+/// Returns an input in one row: the text that the user typed, and the number of lines that were added to it.
 pub(crate) fn said(text: &str, typed_bytes: Option<u64>) -> String {
     let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
     match typed.filter(|(typed, rest)| !(typed.trim().is_empty() || rest.trim().is_empty())) {

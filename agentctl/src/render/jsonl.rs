@@ -1,4 +1,4 @@
-//! A turn for programs: each event as a line of JSON, then the result. What a terminal would obey is escaped in it.
+//! Output for programs: each event as a line of JSON, then the result. Terminal escapes are escaped.
 
 use std::io::{self, Write};
 
@@ -24,22 +24,22 @@ struct ResultLine<'a> {
     result: &'a TurnResult,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
-    /// Reports of each time that room was made in the turn.
+    /// Reports of the compactions of the turn.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     compactions: &'a [CompactionReport],
 }
 
-/// Facts that the events of a turn tell besides its result.
+/// Facts about a turn from its events, which its result does not contain.
 #[derive(Debug, Default)]
 pub(crate) struct TurnNotes {
-    /// The file of the turn's input, where that did not fit.
+    /// File with the turn's input, if the input was too large.
     pub(crate) stored: Option<StoredInput>,
-    /// Reports of each time that room was made.
+    /// Reports of the compactions.
     pub(crate) compactions: Vec<CompactionReport>,
 }
 
 impl TurnNotes {
-    /// Takes note of an event.
+    /// Adds the facts of an event.
     pub(crate) fn take(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -54,10 +54,10 @@ impl TurnNotes {
     }
 }
 
-/// The object that says what a turn came to, for `--output json` and as the last line of a stream.
+/// Returns the result of a turn as JSON, for `--output json` and as the last line of a stream.
 ///
 /// # Errors
-/// Never in practice: the result holds nothing that JSON has no form for.
+/// Never fails in practice, because JSON can represent every result.
 pub(crate) fn result(session_id: SessionId, result: &TurnResult, notes: &TurnNotes) -> serde_json::Result<Value> {
     let input = notes.stored.as_ref().map(|StoredInput { path, bytes, lines, shown_bytes, shown_lines }| {
         json!({
@@ -67,10 +67,10 @@ pub(crate) fn result(session_id: SessionId, result: &TurnResult, notes: &TurnNot
     serde_json::to_value(ResultLine { r#type: "result", session_id, result, input, compactions: &notes.compactions })
 }
 
-/// An event with its type in front, where people who read along look for it.
+/// Returns an event as JSON with its type first, for people who read the stream.
 ///
 /// # Errors
-/// Never in practice: an event holds nothing that JSON has no form for.
+/// Never fails in practice, because JSON can represent every event.
 pub(crate) fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>> {
     let Value::Object(mut fields) = serde_json::to_value(event)? else { return Ok(Map::new()) };
     let mut line = Map::with_capacity(fields.len());
@@ -81,7 +81,7 @@ pub(crate) fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>
     Ok(line)
 }
 
-/// Writes lines of JSON and nothing else.
+/// Renderer that writes lines of JSON only.
 #[derive(Debug)]
 pub(crate) struct Jsonl<W> {
     out: W,
@@ -103,10 +103,6 @@ impl<W: Write> Jsonl<W> {
 }
 
 impl<W: Write + Send> Renderer for Jsonl<W> {
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.notes.take(event);
         self.line(&type_first(event)?)

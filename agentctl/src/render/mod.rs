@@ -1,12 +1,13 @@
-//! What a person or a program sees of a turn.
+//! Output of a turn for people and programs.
 //!
 //! - [`human`]: text for people; the answer on standard output, everything else on standard error.
-//!   - [`stream`] shows the answer as it comes, [`markdown`] renders its finished blocks. [`partial_item`]: what is under way.
-//!   - [`tool_line`], [`subject`], [`reads`], [`state_lines`], [`closing`], [`context`], [`spinner`]: the quiet lines around
-//!     it. [`status`] and [`input_row`]: the lines below.
-//! - [`window`]: what fills the model's window.
+//!   - [`stream`] shows the answer while it streams, [`markdown`] renders its complete blocks. [`partial_item`]: items in
+//!     progress.
+//!   - [`tool_line`], [`subject`], [`reads`], [`state_lines`], [`closing`], [`context`], [`spinner`]: the quiet lines
+//!     around it. [`status`] and [`input_row`]: the lines below.
+//! - [`window`]: the parts of the model's window.
 //! - [`jsonl`]: a line of JSON for each event, for programs.
-//! - [`asking`], [`diff`]: what a person is asked, in words, and what would happen.
+//! - [`asking`], [`diff`]: texts of questions, and previews.
 
 pub(crate) mod asking;
 pub(crate) mod closing;

@@ -1,21 +1,43 @@
-//! Items under way: the part of a text that came and the part that can be shown, the progress of a running call, and the
+//! Items in progress: the received part of a text and the part that can be shown, the progress of a running call, and the
 //! announced retry of a model call.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Instant,
+};
 
-use agentd_core::ids::{CallId, ItemId};
+use agentd_core::{
+    ids::{CallId, ItemId},
+    tool::ToolCall,
+};
 
 use crate::terminal::sanitize::clean_line;
 
-/// Number of lines that are shown below a running call.
+/// Maximum number of lines below a running call.
 const LIVE_LINES: usize = 3;
+
+/// State of the running turn that ends with it.
+#[derive(Debug, Default)]
+pub(super) struct LiveTurn {
+    pub(super) is_running: bool,
+    /// Texts in progress.
+    pub(super) items: HashMap<ItemId, PartialItem>,
+    /// Calls without a result, for the argument in their line.
+    pub(super) calls: HashMap<CallId, ToolCall>,
+    /// Running calls, in the order in which they started.
+    pub(super) running: Vec<RunningCall>,
+    /// Retry that is counted down.
+    pub(super) retry: Option<PendingRetry>,
+    /// Preview of the last question.
+    pub(super) previewed: Option<String>,
+}
 
 /// A call that has no result yet.
 #[derive(Debug)]
 pub(super) struct RunningCall {
     pub(super) item: ItemId,
     pub(super) call: CallId,
-    /// The call with its subject.
+    /// Name and subject of the call.
     pub(super) title: String,
     /// The last lines of its progress.
     pub(super) lines: VecDeque<String>,
@@ -42,15 +64,15 @@ impl PendingRetry {
     }
 }
 
-/// An item's text as far as it is known.
+/// The received part of an item's text.
 #[derive(Debug)]
 pub(super) struct PartialItem {
     pub(super) reasoning: bool,
-    /// Bytes of the text that were taken in.
+    /// Number of bytes of the text received so far.
     pub(super) taken: usize,
-    /// Last part of the reasoning as it came, for the spinner.
+    /// Last part of the received reasoning, for the spinner.
     pub(super) tail: String,
-    /// Newlines that are shown only if text follows them.
+    /// Number of newlines that are shown only if text follows them.
     pub(super) held: usize,
     pub(super) begun: bool,
 }
@@ -60,7 +82,7 @@ impl PartialItem {
         Self { reasoning, taken: 0, tail: String::new(), held: 0, begun: false }
     }
 
-    /// New text of a delta, if it joins on to what is there. Deltas may be lost or repeated.
+    /// Returns the new text of a delta, if it continues the received text. Deltas may be lost or repeated.
     pub(super) fn take<'a>(&mut self, offset: u64, text: &'a str) -> Option<&'a str> {
         let offset = usize::try_from(offset).ok()?;
         let new = text.get(self.taken.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
@@ -68,7 +90,8 @@ impl PartialItem {
         Some(new)
     }
 
-    /// The part of new text that can be shown: newlines before the first word never, others once a word follows.
+    /// Returns the part of new text that can be shown. Newlines before the first word are dropped, and later newlines are
+    /// held back until a word follows.
     pub(super) fn grow(&mut self, new: &str) -> String {
         let body = new.trim_end_matches(['\n', '\r']);
         let mut visible = String::with_capacity(self.held + body.len());
@@ -84,8 +107,8 @@ impl PartialItem {
         visible
     }
 
-    /// Adds to a reasoning, and returns its last words. The text is stored as it came, because a chunk may end with a
-    /// blank, or within an escape sequence.
+    /// Adds to a reasoning, and returns its last words. The text is stored unchanged, because a chunk may end with a blank,
+    /// or within an escape sequence.
     pub(super) fn think(&mut self, new: &str) -> String {
         self.tail.push_str(&new.replace(['\n', '\r', '\t'], " "));
         if self.tail.len() > 400 {
@@ -100,20 +123,7 @@ impl PartialItem {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn announced_retry_counts_down() {
-        let now = Instant::now();
-        let retry = PendingRetry(now + Duration::from_secs(6));
-        let line = |passed: u64| retry.line(now + Duration::from_millis(passed));
-        assert_eq!(line(0).as_deref(), Some("retrying in 6 s"));
-        assert_eq!(line(1_500).as_deref(), Some("retrying in 5 s"));
-        assert_eq!(line(5_001).as_deref(), Some("retrying in 1 s"));
-        assert_eq!(line(6_000), None);
-    }
 
     #[test]
     fn live_reasoning_keeps_blanks_between_chunks() {

@@ -1,6 +1,19 @@
-//! A terminal of the tests' own: rows that scroll away, and the few sequences that the client uses.
+//! Terminal emulator for tests: rows that scroll away, and the few sequences that the client uses.
 
 use unicode_width::UnicodeWidthChar as _;
+
+use crate::terminal::look::TerminalStyle;
+
+/// Terminal that shows standard output only, with colours.
+pub(crate) const TERMINAL: TerminalStyle = TerminalStyle {
+    out_shown: true,
+    out_terminal: true,
+    out_color: true,
+    err_shown: false,
+    err_terminal: false,
+    err_color: false,
+    size: || (60, 12),
+};
 
 pub(crate) struct Screen {
     columns: usize,
@@ -8,7 +21,7 @@ pub(crate) struct Screen {
     lines: Vec<Vec<char>>,
     row: usize,
     column: usize,
-    /// The place of the cursor that was remembered.
+    /// Stored position of the cursor.
     saved: (usize, usize),
 }
 
@@ -23,7 +36,7 @@ impl Screen {
             match c {
                 '\n' => self.newline(),
                 '\r' => self.column = 0,
-                // One row down, in the same column.
+                // Moves one row down, in the same column.
                 '\u{b}' => {
                     let column = self.column;
                     self.newline();
@@ -59,13 +72,13 @@ impl Screen {
     fn sequence(&mut self, parameters: &str, last: char) {
         match last {
             'm' => {}
-            // The cursor stops at the top of the screen, which is where repainting goes wrong.
+            // The cursor stops at the top of the screen, where a wrong repaint would show.
             'A' => {
                 let top = self.lines.len().saturating_sub(self.rows);
                 let up = if parameters.is_empty() { 1 } else { parameters.parse().expect("a number") };
                 self.row = self.row.saturating_sub(up).max(top);
             }
-            // And at its bottom.
+            // It also stops at the bottom.
             'B' => self.row = (self.row + 1).min(self.lines.len() - 1),
             'J' => {
                 self.lines.truncate(self.row + 1);
@@ -97,7 +110,7 @@ impl Screen {
         self.column += width;
     }
 
-    /// Everything that was shown, without the row that the cursor waits on.
+    /// Returns all rows that were shown, without the empty row of the cursor.
     pub(crate) fn lines(mut self) -> Vec<String> {
         if self.lines.last().is_some_and(Vec::is_empty) {
             self.lines.pop();

@@ -1,4 +1,4 @@
-//! A spinner on standard error while there is nothing to read. It never turns while text streams.
+//! A spinner on standard error while the turn waits. It is never shown while text streams.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::terminal::{
     paint::{QUIET, clip, paint},
 };
 
-/// Interval of its frames. Slow enough to cost nothing.
+/// Interval of the frames, slow enough to use little CPU.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A line at the bottom that says what is waited for; nothing where standard error is no terminal.
+/// Line at the bottom that shows what the turn waits for. Hidden unless standard error is a terminal.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     bar: Option<ProgressBar>,
-    /// The rows below it: how far it is.
+    /// Rows with progress below the spinner.
     lines: Vec<String>,
     /// Last rows: status and input.
     below: Vec<String>,
@@ -28,12 +28,12 @@ impl Spinner {
         Self { bar: None, lines: Vec::new(), below: Vec::new(), look }
     }
 
-    /// Says what is waited for. The text must be clean.
+    /// Shows what the turn waits for. The text must be clean.
     pub(crate) fn show(&mut self, what: &str) {
         self.show_lines(what, std::iter::empty());
     }
 
-    /// The same, with rows about how far it is.
+    /// Shows what the turn waits for, with rows of progress.
     pub(crate) fn show_lines(&mut self, what: &str, lines: impl Iterator<Item = String>) {
         if !self.look.err_terminal {
             return;
@@ -44,7 +44,7 @@ impl Spinner {
             self.lines = lines;
             self.style_bar();
         }
-        // Room for the spinner itself, the time and a free column.
+        // Leaves space for the spinner, the time and a free column.
         let what = clip(what, self.look.columns().saturating_sub(12));
         if let Some(bar) = &self.bar {
             bar.set_message(what);
@@ -58,7 +58,7 @@ impl Spinner {
         self.bar = Some(bar);
     }
 
-    /// Shows rows below it. They must be clean and fit the window.
+    /// Shows rows below the spinner. They must be clean and fit the window.
     pub(crate) fn below(&mut self, rows: Vec<String>) {
         if rows != self.below {
             self.below = rows;
@@ -73,23 +73,20 @@ impl Spinner {
         }
     }
 
-    /// The rows below it.
+    /// Returns the rows below the spinner.
     fn rows(&self) -> String {
         let rows: Vec<&str> = self.lines.iter().chain(&self.below).map(String::as_str).collect();
         rows.join("\n")
     }
 
     fn style(&self) -> ProgressStyle {
-        let template = match (self.look.err_color, !(self.lines.is_empty() && self.below.is_empty())) {
-            (true, false) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}",
-            (true, true) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}\n{prefix}",
-            (false, false) => "{spinner} {msg} {elapsed}",
-            (false, true) => "{spinner} {msg} {elapsed}\n{prefix}",
-        };
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+        let color = self.look.err_color;
+        let row = if color { "{spinner:.cyan} {msg:.dim} {elapsed:.dim}" } else { "{spinner} {msg} {elapsed}" };
+        let rows = if self.lines.is_empty() && self.below.is_empty() { "" } else { "\n{prefix}" };
+        ProgressStyle::with_template(&format!("{row}{rows}")).unwrap_or_else(|_| ProgressStyle::default_spinner())
     }
 
-    /// Takes it off the screen, so that others may write.
+    /// Removes the spinner from the screen, so that other output may follow.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! What has changed about a session, in quiet lines.
+//! Status lines about changes of a session.
 
 use agentd_core::event::StateChange;
 
@@ -9,13 +9,13 @@ use crate::terminal::{
     sanitize::clean_line,
 };
 
-/// The lines about a change, with their styles; none for one that other lines tell of.
+/// Returns the painted lines about a change; none for a change that other lines report.
 pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<String> {
     let line = match change {
         StateChange::TokenLevel { level, tokens, window } => level_line(*level, *tokens, *window),
         StateChange::Window { .. } => Some("the last compaction was undone".to_owned()),
         StateChange::Todos { todos } => return todo_rows(todos, look),
-        StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => None,
+        StateChange::Queue { length: 0, .. } => None,
         StateChange::Queue { length: 1, .. } => Some("one more turn waits".to_owned()),
         StateChange::Queue { length, .. } => Some(format!("{length} more turns wait")),
         StateChange::Reset => Some("the history was cleared".to_owned()),
@@ -30,14 +30,8 @@ pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<Stri
         StateChange::Forked { from, turn } => {
             Some(format!("from here on a fork of session {from}, after its turn {turn}"))
         }
-        // The notice that comes with it says what was done, and so does the tool that wrote a file. A file that was
-        // handed over is told with the turn that it goes with, and a tool by whoever mentioned or found it.
-        StateChange::Withdrawn { .. }
-        | StateChange::Undone { .. }
-        | StateChange::File(_)
-        | StateChange::HandedOver { .. }
-        | StateChange::Tools { .. }
-        | StateChange::Surroundings(_) => None,
+        // Other lines report the rest: a notice, the line of a tool, or the input that names a file.
+        _ => None,
     };
     let columns = look.columns().saturating_sub(1);
     line.map(|line| paint(look.err_color, QUIET, &clip(&line, columns))).into_iter().collect()

@@ -1,4 +1,5 @@
-//! The status line of a chat: mode, folder, branch, model and cost of the session, and how far the running turn is.
+//! The status line of a chat: mode, folder, branch, model and cost of the session, and the progress of the running
+//! turn.
 
 use std::{
     fs,
@@ -22,39 +23,39 @@ use crate::{
     },
 };
 
-/// The columns of a branch.
+/// Maximum number of columns of a branch.
 const BRANCH: usize = 24;
-/// Bytes of `.git/HEAD` that are read.
+/// Maximum number of bytes read from `.git/HEAD`.
 const HEAD_BYTES: u64 = 4096;
 
-/// Status that the prompt and the renderer of turns share.
+/// Status shared by the prompt and the renderer of turns.
 pub(crate) type SharedStatus = Arc<Mutex<ChatStatus>>;
 
 /// State of a conversation, as shown in its status line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChatStatus {
-    /// The folder in view.
+    /// Folder in view.
     pub(crate) folder: Option<Mount>,
-    /// The folders that were added.
+    /// Added folders.
     pub(crate) added: Vec<AddedFolder>,
-    /// The branch of the folder's repository.
+    /// Branch of the folder's repository.
     pub(crate) branch: Option<String>,
-    /// The model's id.
+    /// Id of the model.
     pub(crate) model: String,
-    /// The agent of the session, where that is not the main agent; empty otherwise.
+    /// Agent of the session; empty for the main agent.
     pub(crate) agent: String,
     pub(crate) mode: SessionMode,
-    /// The mode that was chosen by a key and is set before anything depends on it.
+    /// Mode that was chosen by a key, and is set before an action depends on it.
     pub(crate) chosen: Option<SessionMode>,
-    /// Percentage of the model's window in use, once there is something in it.
+    /// Percentage of the model's window in use, if known.
     pub(crate) fullness: Option<u64>,
-    /// Money that the session has cost, in millionths of a US dollar, where prices are known.
+    /// Cost of the session in millionths of a US dollar, if prices are known.
     pub(crate) cost: Option<u64>,
-    /// Tokens that fit into the model's window, if known.
+    /// Size of the model's window in tokens, if known.
     pub(crate) window: Option<u64>,
-    /// The running turn.
+    /// Progress of the running turn.
     pub(crate) turn: Option<TurnProgress>,
-    /// Questions of the session that wait and are not on the screen.
+    /// Number of pending questions that are not on the screen.
     pub(crate) questions: usize,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct TurnProgress {
     begun: Instant,
     /// Number of the last step whose model call is complete; 0 before the first one.
     step: u32,
-    /// Money in millionths of a US dollar, where prices are known.
+    /// Cost in millionths of a US dollar, if prices are known.
     cost: Option<u64>,
 }
 
@@ -74,7 +75,7 @@ impl ChatStatus {
         self.chosen = Some(self.chosen.unwrap_or(self.mode).following());
     }
 
-    /// Shows a turn from now on.
+    /// Starts to show a turn.
     pub(crate) fn begin_turn(&mut self) {
         self.turn = Some(TurnProgress { begun: Instant::now(), step: 0, cost: None });
         self.questions = 0;
@@ -91,14 +92,14 @@ impl ChatStatus {
         }
     }
 
-    /// Shows changed settings of the session.
+    /// Updates the settings of the session.
     pub(crate) fn change_settings(&mut self, settings: &SessionSettings) {
         self.mode = settings.mode;
         self.folder.clone_from(&settings.project);
         self.added.clone_from(&settings.folders);
     }
 
-    /// The title of the window.
+    /// Returns the title of the window.
     pub(crate) fn title(&self, is_busy: bool) -> String {
         let mark = if is_busy { "● " } else { "" };
         let folder = self.folder.as_ref().map_or_else(String::new, |mount| format!(": {}", folder_name(&mount.path)));
@@ -118,24 +119,22 @@ impl ChatStatus {
         };
         let added = if self.added.is_empty() { String::new() } else { format!(" +{}", self.added.len()) };
         let folder = folder + &added;
-        // A choice holds with the next message.
+        // A chosen mode takes effect with the next message.
         let mode = match self.chosen.filter(|chosen| *chosen != self.mode) {
             Some(chosen) => format!("{} → {chosen}", self.mode),
             None => self.mode.to_string(),
         };
-        let waiting = [(self.questions, "question"), (messages, "message")].map(|(number, noun)| wait(number, noun));
         let percent = self.fullness.filter(|percent| *percent > 0);
         let turn_cost = self.turn.and_then(|turn| turn.cost).filter(|cost| *cost > 0);
         let cost = self.cost.into_iter().chain(turn_cost).reduce(u64::saturating_add);
-        let [questions, messages] = waiting.map(Option::unwrap_or_default);
         // Each with its rank: parts of the highest rank are omitted first if the screen is narrow.
         let mut parts = vec![
             (0, mode),
-            (0, questions),
-            (0, messages),
+            (0, waiting(self.questions, "question")),
+            (0, waiting(messages, "message")),
             (2, self.agent.clone()),
             (1, folder),
-            // Text of the repository, which must not look like parts of ours.
+            // The name comes from the repository, and must not look like other parts of the line.
             (4, self.branch.as_ref().map(|branch| clip(&branch.replace('·', "."), BRANCH)).unwrap_or_default()),
             (3, self.model.clone()),
             (0, self.turn.map(|turn| clock(turn.begun.elapsed().as_secs())).unwrap_or_default()),
@@ -155,10 +154,13 @@ impl ChatStatus {
     }
 }
 
-/// Returns what waits, or `None` for none.
-fn wait(number: usize, noun: &str) -> Option<String> {
-    let verb = if number == 1 { "waits" } else { "wait" };
-    (number > 0).then(|| format!("{} {verb}", count(number as u64, noun)))
+/// Returns the number of waiting things; empty for 0.
+fn waiting(number: usize, noun: &str) -> String {
+    match number {
+        0 => String::new(),
+        1 => format!("1 {noun} waits"),
+        _ => format!("{} wait", count(number, noun)),
+    }
 }
 
 /// Formats seconds as minutes and seconds, or as hours, minutes and seconds.
@@ -169,12 +171,12 @@ fn clock(seconds: u64) -> String {
     }
 }
 
-/// A folder's last name.
+/// Returns the last component of a folder's path.
 pub(crate) fn folder_name(path: &Path) -> String {
     clean_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
 }
 
-/// The branch that is checked out in the repository of a folder, or the start of the commit.
+/// Returns the branch that is checked out in the repository of a folder, or the start of the commit's id.
 pub(crate) fn branch(folder: &Path) -> Option<String> {
     let head = folder.ancestors().find_map(|folder| head_file(&folder.join(".git")))?;
     let head = read_start(&head)?;
@@ -186,7 +188,7 @@ pub(crate) fn branch(folder: &Path) -> Option<String> {
     Some(clean_line(&name)).filter(|name| !name.is_empty())
 }
 
-/// The file that names what is checked out. A worktree has a file in place of the folder, which names the folder.
+/// Returns the file that names the checked out branch. In a worktree, `.git` is a file with the path of the folder.
 fn head_file(git: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return Some(git.join("HEAD"));
@@ -197,7 +199,7 @@ fn head_file(git: &Path) -> Option<PathBuf> {
 }
 
 fn read_start(path: &Path) -> Option<String> {
-    // Asked before it is opened: opening a pipe would wait for its other end.
+    // Checked before the file is opened, because opening a pipe would wait for its other end.
     let is_file = fs::metadata(path).ok()?.is_file();
     let file = is_file.then(|| fs::File::open(path).ok()).flatten()?;
     io::read_to_string(file.take(HEAD_BYTES)).ok()

@@ -1,14 +1,13 @@
-//! Text of the model on its way to a terminal.
+//! Streams text of the model to a terminal.
 //!
-//! The block under way is echoed plainly as it comes. When its end is known it is repainted as Markdown,
-//! but only where that is sure to hit the right rows: rows are counted by the widest measure, with line
-//! breaks of our own, so that the terminal never breaks a line where we did not. Where the block grew
-//! beyond the screen or the window changed its width meanwhile, its plain text stays. Every character is
-//! shown once, whichever way.
+//! The incomplete block is echoed as plain text. At its end it is repainted as Markdown, but only if its rows on the
+//! screen are known. To count them, rows are broken by the client, by the widest measure of each character, so that the
+//! terminal never wraps a line. If the block is larger than the screen, or the window has changed its width, the plain
+//! text stays. In both cases, every character is shown once.
 //!
-//! A word that does not fit into its row is carried to the next one, as it will be when the block is finished, so that a
-//! paragraph does not jump. A table is not echoed, because a row of it cannot be drawn before the last one is known: the
-//! number of its rows is shown below until it is complete.
+//! A word that does not fit into its row is moved to the next one, as in the final layout, so that a paragraph does not
+//! jump. A table is not echoed, because its rows can only be drawn once all of them are known. Until then, the number
+//! of its rows is shown below.
 
 use std::io::{self, Write};
 
@@ -22,7 +21,7 @@ use crate::{
     },
 };
 
-/// Stand-in for a tab while its line is incomplete: the width of a real one is the terminal's affair.
+/// Replacement for a tab while its line is incomplete, because the width of a tab depends on the terminal.
 const TAB: &str = "    ";
 
 /// Moves to the row below and erases it.
@@ -33,41 +32,41 @@ const RESTORE_CURSOR: &str = "\x1b8";
 /// Erases the rows below.
 const ERASE_BELOW: &str = "\x1b7\x1b[B\r\x1b[J\x1b8";
 
-/// Writes text that comes in pieces.
+/// Writer of streamed text.
 #[derive(Debug)]
 pub(crate) struct TextStream<W> {
     out: W,
     look: TerminalStyle,
     sanitizer: Sanitizer,
     markdown: Markdown,
-    /// The source of the block under way.
+    /// Source of the incomplete block.
     block: String,
-    /// The part that is on the screen, with our line breaks.
+    /// Part of the block on the screen, with the line breaks of the client.
     echo: Echo,
-    /// A style is on, which must be ended before anything else is written.
+    /// True while a style is active, which must be reset before other output.
     inked: bool,
     /// Rows below the text while it streams: status and input.
     below: Vec<String>,
-    /// They are on the screen.
+    /// True while the rows below are on the screen.
     has_below: bool,
-    /// Text streams: more of it may come at any time.
+    /// True while more text may arrive.
     is_streaming: bool,
 }
 
 #[derive(Debug, Default)]
 struct Echo {
     text: String,
-    /// Where the last row begins in it.
+    /// Offset of the last row in the text.
     row: usize,
-    /// Rows above the cursor.
+    /// Number of rows above the cursor.
     rows: usize,
-    /// The cursor's column, or more where the terminal counts less.
+    /// Upper limit of the cursor's column.
     column: usize,
-    /// The window's columns and rows when the block began.
+    /// Columns and rows of the window at the start of the block.
     window: (usize, usize),
-    /// The block may not be repainted any more.
+    /// True if the block can no longer be repainted.
     fixed: bool,
-    /// Not all of the block is on the screen: it is repainted in any case.
+    /// True if a part of the block is not on the screen, so that it must be repainted.
     partial: bool,
     /// Maximum number of rows below so far, which have scrolled the block up.
     below: usize,
@@ -94,7 +93,7 @@ impl<W: Write> TextStream<W> {
         self.is_streaming || !self.block.is_empty()
     }
 
-    /// Shows more of the text.
+    /// Shows the next part of the text.
     pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
         self.is_streaming = true;
         let text = self.sanitizer.push(text);
@@ -104,11 +103,11 @@ impl<W: Write> TextStream<W> {
             self.character(c, &mut painted);
         }
         self.end_ink(&mut painted);
-        // Another row of a table is counted below.
+        // The number of rows of a table is shown below.
         if self.echo.partial && text.contains('\n') { self.draw(&painted) } else { self.write(&painted) }
     }
 
-    /// Begins a row if the window has become too narrow for the row under way, because the terminal has broken it.
+    /// Begins a row if the window has become too narrow for the current row, because the terminal has wrapped it.
     fn follow_width(&mut self, painted: &mut String) {
         if self.block.is_empty() || !self.paints() || self.echo.partial {
             return;
@@ -125,7 +124,7 @@ impl<W: Write> TextStream<W> {
         }
     }
 
-    /// Draws the row under way and the rows below again where the cursor is now. What is above cannot be repainted.
+    /// Draws the incomplete row and the rows below again at the cursor. Rows above it cannot be repainted.
     pub(crate) fn draw_again(&mut self) -> io::Result<()> {
         if !(self.is_open() && self.paints()) {
             return Ok(());
@@ -145,7 +144,7 @@ impl<W: Write> TextStream<W> {
         self.draw("")
     }
 
-    /// Writes painted text above the rows below. They stay as they are while the cursor stays in its row.
+    /// Writes painted text above the rows below. They are not redrawn while the cursor stays in its row.
     fn write(&mut self, painted: &str) -> io::Result<()> {
         if self.has_below && self.is_open() && !painted.contains(['\n', '\r']) {
             self.out.write_all(painted.as_bytes())?;
@@ -175,27 +174,29 @@ impl<W: Write> TextStream<W> {
         self.out.flush()
     }
 
-    /// Ends the text: the block under way is finished, the next text starts in plain Markdown.
+    /// Ends the text: finishes the incomplete block, and resets the state of Markdown.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.is_streaming = false;
-        let mut painted = String::new();
-        self.end_block(&mut painted);
-        self.sanitizer = Sanitizer::default();
-        self.markdown = Markdown::default();
-        self.write(&painted)
+        self.close("")?;
+        (self.sanitizer, self.markdown) = Default::default();
+        Ok(())
     }
 
-    /// Writes a line that is no text of the model's.
+    /// Writes a line that is not part of the model's text.
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.close(&format!("{line}\n"))
+    }
+
+    /// Finishes the block in progress, and writes a text below it.
+    fn close(&mut self, below: &str) -> io::Result<()> {
         self.is_streaming = false;
         let mut painted = String::new();
         self.end_block(&mut painted);
-        painted.push_str(line);
-        painted.push('\n');
+        painted.push_str(below);
         self.write(&painted)
     }
 
-    /// Writes a whole text without any form, for files and pipes. A pipe may lead to a terminal.
+    /// Writes a complete text verbatim, for files and pipes. Terminal escapes are removed, because a pipe may lead to a
+    /// terminal.
     pub(crate) fn whole(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(clean(text).as_bytes())?;
         self.out.write_all(b"\n")?;
@@ -209,7 +210,7 @@ impl<W: Write> TextStream<W> {
 
     fn character(&mut self, c: char, painted: &mut String) {
         if self.block.ends_with('\n') && c != '|' {
-            // A table lasts as long as its lines begin with a bar.
+            // A table ends before the first line that does not begin with a bar.
             self.end_block(painted);
         }
         if c == '\n' {
@@ -253,7 +254,7 @@ impl<W: Write> TextStream<W> {
             let limit = if code { columns } else { columns.min(WIDEST) };
             if self.echo.column + widest(c) > limit {
                 if code {
-                    // Code is copied from the screen, so that its lines get no breaks of ours.
+                    // Users copy code from the screen, so its lines are not broken.
                     self.echo.fixed = true;
                 } else if self.break_row(c, limit, painted) {
                     continue;
@@ -265,8 +266,8 @@ impl<W: Write> TextStream<W> {
         }
     }
 
-    /// Begins a row before a character that does not fit any more, with the word that it belongs to. Returns whether it was
-    /// a space, which ends the row before.
+    /// Begins a row before a character that does not fit, and moves its word to the row. Returns true if the character
+    /// was a space, which ends the previous row.
     fn break_row(&mut self, c: char, limit: usize, painted: &mut String) -> bool {
         let hang = hanging(&self.block, limit);
         let row: Vec<char> = self.echo.text[self.echo.row..].chars().collect();
@@ -292,31 +293,26 @@ impl<W: Write> TextStream<W> {
         c == ' ' && resume > row.len()
     }
 
-    /// Ends the style that is on.
+    /// Resets the active style.
     fn end_ink(&mut self, painted: &mut String) {
         if std::mem::take(&mut self.inked) {
             painted.push_str("\x1b[0m");
         }
     }
 
-    /// A newline was read: the line is a block, maybe an empty one.
+    /// Ends the line after a newline was read. An empty line in a fence is code, too.
     fn end_line(&mut self, painted: &mut String) {
-        if self.paints() {
-            if self.block.is_empty() {
-                // Still told: an empty line in a fence is code.
-                let _ = self.markdown.block("", 80);
-                self.end_ink(painted);
-                painted.push('\n');
-            } else {
-                self.end_block(painted);
-            }
-        } else {
-            self.block.clear();
-            painted.push('\n');
+        if !self.block.is_empty() {
+            return self.end_block(painted);
         }
+        if self.paints() {
+            let _ = self.markdown.block("", 80);
+            self.end_ink(painted);
+        }
+        painted.push('\n');
     }
 
-    /// Finishes the block under way, if there is one, and leaves the cursor at the start of a row.
+    /// Finishes the incomplete block, if any, and moves the cursor to the start of a row.
     fn end_block(&mut self, painted: &mut String) {
         let block = std::mem::take(&mut self.block);
         let echo = std::mem::take(&mut self.echo);
@@ -339,13 +335,13 @@ impl<W: Write> TextStream<W> {
         let at_start = echo.text.ends_with('\n');
         let is_shown = if at_start { echo.text == rendered } else { format!("{}\n", echo.text) == rendered };
         let is_moved = echo.fixed || window != echo.window || echo.rows + echo.below + 2 > window.1;
-        // Of a table nothing is on the screen that could be out of reach.
+        // No part of a table is on the screen, so none is out of reach.
         let out_of_reach = is_moved && !echo.text.is_empty();
         if out_of_reach || is_shown && !echo.partial {
             if !at_start {
                 painted.push('\n');
             }
-            // The echo stays. If it is only a part of the block, all of the block follows.
+            // The echo stays. If it is only a part of the block, the complete block follows.
             if echo.partial {
                 painted.push_str(&rendered);
             }
@@ -374,21 +370,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::render::screen::Screen;
+    use crate::render::screen::{Screen, TERMINAL};
 
     const COLUMNS: usize = 20;
     const ROWS: usize = 8;
 
     fn look() -> TerminalStyle {
-        TerminalStyle {
-            out_shown: true,
-            out_terminal: true,
-            out_color: true,
-            err_shown: false,
-            err_terminal: false,
-            err_color: false,
-            size: || (COLUMNS, ROWS),
-        }
+        TerminalStyle { size: || (COLUMNS, ROWS), ..TERMINAL }
     }
 
     /// Screen and scrollback after the pieces were shown one by one.
@@ -468,24 +456,6 @@ mod tests {
         stream.finish().unwrap();
         let shown = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
         assert_eq!(shown, ["Sizes:", "a  │ b", "───┼──", "10 │ 2", "3  │ 4"]);
-    }
-
-    #[test]
-    fn resumed_process_draws_the_row_and_the_rows_below_again() {
-        let mut bytes = Vec::new();
-        let mut stream = TextStream::new(&mut bytes, look());
-        stream.push("A **bold** be").unwrap();
-        stream.below(vec!["status".to_owned()]).unwrap();
-        // The shell writes while the process is stopped.
-        stream.out.extend_from_slice(b"\x1b[J\nstopped\n");
-        stream.draw_again().unwrap();
-        stream.push("gin").unwrap();
-        let open = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(stream.out.clone()).unwrap()).lines();
-        assert_eq!(open, ["A **bold** be", "stopped", "A **bold** begin", "status"]);
-        stream.push("\n**end**").unwrap();
-        stream.finish().unwrap();
-        let shown = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
-        assert_eq!(shown, ["A **bold** be", "stopped", "A **bold** begin", "end"]);
     }
 
     #[test]

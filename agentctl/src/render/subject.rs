@@ -1,5 +1,4 @@
-//! The subject of a call in a few words: the lines of a file, the text that is looked for and its place, or the files
-//! of a patch.
+//! The subject of a call: the lines of a file, the text and the place of a search, or the files of a patch.
 
 use agentd_core::{
     tool::FollowedLink,
@@ -10,14 +9,14 @@ use serde_json::Value;
 
 use super::diff::LineCounts;
 
-/// The tool that changes files by a patch.
+/// Name of the tool that applies patches.
 pub(super) const PATCH: &str = "apply_patch";
 
-/// The arguments that say best what a call is about, in order.
+/// Arguments that describe a call best, in order.
 const MAIN_ARGUMENTS: [&str; 9] =
     ["path", "file_path", "command", "pattern", "query", "question", "url", "glob", "name"];
 
-/// Arguments with the text that a search looks for, in order, with names of other systems.
+/// Arguments with the text of a search, in order, including names of other systems.
 const SOUGHT: [&str; 8] = ["pattern", "query", "regex", "symbol", "name", "search_term", "search_query", "glob"];
 
 /// Returns the main argument verbatim.

@@ -1,5 +1,5 @@
-//! A tool call in one quiet line: name, subject, outcome and duration. Below it, what a person wants to see at once:
-//! why it failed, the end or the beginning of a command's output, and the changes of files.
+//! A tool call in one quiet line: name, subject, outcome and duration. Below it, the reason of a failure, the end or
+//! the start of a command's output, and the changes of files.
 
 use agentd_core::{
     tool::{FileChange, FileChangeKind, PrintedText, ToolCall, ToolErrorCode, ToolResult},
@@ -20,44 +20,44 @@ use crate::terminal::{
 
 pub(crate) use super::subject::main_text;
 
-/// The tool that runs commands.
+/// Name of the tool that runs commands.
 const SHELL: &str = "run_bash_command";
 /// Name before the command of a call.
 const COMMAND_PROMPT: &str = "$";
-/// The tool that has a subagent work.
+/// Name of the tool that delegates a task to a subagent.
 pub(crate) const DELEGATE: &str = "delegate_task";
 
-/// The end of a refusal, which is said to the model.
+/// End of a refusal, which is meant for the model.
 const ADVICE: &str = ". Do not try the same again; ask, or go another way";
 
-/// A call as people read it, in two parts.
+/// Name and subject of a call, for people.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CallTitle {
-    /// Name of the tool, or the prompt before a command; empty where the subject says it.
+    /// Name of the tool, or the prompt before a command.
     pub(crate) name: String,
-    /// Main argument, every character visible.
+    /// Main argument with every character visible.
     pub(crate) subject: String,
 }
 
 impl CallTitle {
-    /// Both in a line.
+    fn of(tool: &str, subject: String) -> Self {
+        let is_command = tool == SHELL && !subject.is_empty();
+        Self { name: if is_command { COMMAND_PROMPT.to_owned() } else { clean_line(tool) }, subject }
+    }
+
+    /// Returns name and subject in one line.
     pub(crate) fn shown(&self) -> String {
         format!("{} {}", self.name, self.subject).trim().to_owned()
     }
 }
 
-/// The call in a line: a command with its prompt, a patch by its files, any other by its name and main argument.
+/// Returns a call in one line: a command with its prompt, a patch with its files, and other calls with their name and
+/// main argument.
 pub(crate) fn call_line(tool: &str, args: &Value) -> String {
-    let subject = subject(tool, args);
-    CallTitle { name: name(tool, &subject), subject }.shown()
+    CallTitle::of(tool, subject(tool, args)).shown()
 }
 
-/// The name of a tool before this subject.
-fn name(tool: &str, subject: &str) -> String {
-    if tool == SHELL && !subject.is_empty() { COMMAND_PROMPT.to_owned() } else { clean_line(tool) }
-}
-
-/// A call that ran, as people read it; the model's own beside it where a person has changed it.
+/// Returns the title of a call that ran. If the user edited the call, the model's arguments follow.
 pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> CallTitle {
     let tool = result.name.as_str();
     let of = |arguments: &str| match serde_json::from_str::<Value>(arguments) {
@@ -66,27 +66,26 @@ pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> CallTitle {
     };
     let called = call.map(|call| of(&call.arguments));
     let Some(ran) = result.ran_with.as_deref().map(of) else {
-        let subject = called.unwrap_or_default();
-        return CallTitle { name: name(tool, &subject), subject };
+        return CallTitle::of(tool, called.unwrap_or_default());
     };
     let was = called.map(|called| format!(" (was {called})")).unwrap_or_default();
-    CallTitle { name: name(tool, &ran), subject: format!("(edited) {ran}{was}") }
+    CallTitle { subject: format!("(edited) {ran}{was}"), ..CallTitle::of(tool, ran) }
 }
 
-/// The lines of a command's output that are shown where it ran well.
+/// Maximum number of lines of a successful command's output.
 const SUCCESS_LINES: usize = 3;
-/// The lines of a reason that are shown, and the last ones of each stream of a command that failed.
+/// Maximum number of lines of a failure's reason, and of each stream of a failed command.
 const FAILURE_LINES: usize = 4;
 const LAST_OF_STREAM: usize = 3;
 
 /// Number of changed files that are named below the line of their call.
 const NAMED_FILES: usize = 5;
 
-/// The columns of the sign, the arrow, the dot and the spaces between.
+/// Number of columns of the sign, the arrow, the dot and the spaces between them.
 const FRAME: usize = 10;
 /// Columns of an outcome that are not clipped if the subject can be clipped instead.
 const SHORT_OUTCOME: usize = 16;
-/// Columns of a subject that are always shown.
+/// Minimum number of columns of a subject.
 const LEAST_SUBJECT: usize = 8;
 
 /// Returns the lines of a call that has ended, at most `columns` wide: its outcome, and for a failed command the last
@@ -95,7 +94,7 @@ pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: 
     let title = about(call, result);
     let (outcome, took) = (summary(result, &title.subject), duration(result.duration_ms));
     let is_reason_below = result.error.is_some() && !fits(&title, &outcome, &took, columns);
-    // A reason that is cut says nothing.
+    // A clipped reason is useless.
     let shown = if is_reason_below { "failed" } else { &outcome };
     let mut lines = vec![tool_line(&title, shown, &took, failed(result), columns, color)];
     if is_reason_below {
@@ -114,20 +113,16 @@ pub(super) fn fits(title: &CallTitle, outcome: &str, took: &str, columns: usize)
     width(&title.shown()) + width(outcome) + width(took) + FRAME <= columns
 }
 
-/// The last lines that a command wrote to each of its streams; those of the text where nothing else is kept.
+/// Returns the last lines of both streams of a command, or of the result's text if the streams are not stored.
 fn last_rows(result: &ToolResult) -> Vec<String> {
     let details = result.details.as_deref().filter(|details| details.stdout.is_some() || details.stderr.is_some());
-    let streams = details.map_or_else(
-        || {
-            let Output { out, err, .. } = Output::of(result.own_text());
-            [out, err]
-        },
-        |details| [&details.stdout, &details.stderr].map(|printed| rows(printed.as_ref().map_or("", PrintedText::end))),
-    );
+    let of_stream = |printed: &Option<PrintedText>| rows(printed.as_ref().map_or("", PrintedText::end));
+    let Output { out, err, .. } = Output::of(result.own_text());
+    let streams = details.map_or([out, err], |details| [of_stream(&details.stdout), of_stream(&details.stderr)]);
     streams.iter().flat_map(|rows| rows.iter().skip(rows.len().saturating_sub(LAST_OF_STREAM))).cloned().collect()
 }
 
-/// Lines that are not empty.
+/// Returns the lines that are not empty.
 fn rows(text: &str) -> Vec<String> {
     text.lines().map(clean_line).filter(|row| !row.is_empty()).collect()
 }
@@ -200,7 +195,7 @@ pub(super) fn tool_line(
     let outcome = clip(outcome, outcome_room.max(8));
     let subject_room = room.saturating_sub(width(&outcome)).max(LEAST_SUBJECT);
     let subject = match file_and_lines(subject) {
-        // The lines say more than the folders.
+        // The line numbers are more useful than the folders.
         Some(_) if name != COMMAND_PROMPT && width(subject) > subject_room => {
             format!("…{}", tail(subject, subject_room - 1))
         }
@@ -219,7 +214,7 @@ pub(super) fn tool_line(
     )
 }
 
-/// True if a call failed, or the command that it ran did.
+/// Returns true if a call or its command failed.
 pub(super) fn failed(result: &ToolResult) -> bool {
     result.error.is_some() || result.exit_code.is_some_and(|code| code != 0)
 }
@@ -234,7 +229,7 @@ pub(super) fn summary(result: &ToolResult, subject: &str) -> String {
     if let Some(error) = result.error {
         let words = if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
         return match words.strip_suffix(ADVICE) {
-            // People are not told what the model is to do now.
+            // Instructions for the model are not shown to users.
             Some(summary) if error == ToolErrorCode::Denied => summary.to_owned(),
             _ => words,
         };
@@ -273,7 +268,12 @@ fn changed(result: &ToolResult, subject: &str) -> String {
     let [file] = files.as_slice() else {
         return format!("changed {} files {}", files.len(), counts.unwrap_or_default()).trim_end().to_owned();
     };
-    let (verb, path) = (done(file.change), visible::line(&file.path));
+    let path = visible::line(&file.path);
+    let verb = match file.change {
+        FileChangeKind::Created => "created",
+        FileChangeKind::Modified => "changed",
+        FileChangeKind::Deleted => "deleted",
+    };
     match counts {
         Some(counts) if kind(&result.name) != ToolKind::Edit => {
             let is_counted = file.change == FileChangeKind::Modified && !counts.is_empty();
@@ -288,7 +288,7 @@ fn changed(result: &ToolResult, subject: &str) -> String {
     }
 }
 
-/// The first line of what a subagent said, or why it failed; none of any other result.
+/// Returns the first line of a subagent's answer, or the reason of its failure. `None` for other tools.
 fn delegated(result: &ToolResult) -> Option<String> {
     if result.name != DELEGATE {
         return None;
@@ -296,7 +296,7 @@ fn delegated(result: &ToolResult) -> Option<String> {
     let summary: Value = serde_json::from_str(&result.text).ok()?;
     let text = |name: &str| summary.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     if let Some(why) = text("error") {
-        // What follows is said to the model.
+        // The rest is meant for the model.
         return Some(clean_line(why.split(';').next().unwrap_or(why)));
     }
     let mut lines = text("result")?.lines().map(clean_line).filter(|line| !line.is_empty());
@@ -304,18 +304,18 @@ fn delegated(result: &ToolResult) -> Option<String> {
     Some(if lines.next().is_some() { format!("{first} …") } else { first })
 }
 
-/// The output of a command, as far as its result tells it.
+/// Output of a command, as far as its result contains it.
 struct Output {
-    /// The lines of all of it, those that were left out where it is said how many.
+    /// Number of lines, including omitted lines whose number is known.
     lines: u64,
-    /// Lines that are not empty, of its standard output.
+    /// Lines of standard output that are not empty.
     out: Vec<String>,
-    /// Lines that are not empty, of its standard error.
+    /// Lines of standard error that are not empty.
     err: Vec<String>,
 }
 
 impl Output {
-    /// Reads the text of a result: what is said of the command, and then each stream below its name.
+    /// Parses the text of a result: a status, and then each stream below its name.
     fn of(text: &str) -> Self {
         let mut output = Self { lines: 0, out: Vec::new(), err: Vec::new() };
         let mut is_err = false;
@@ -334,12 +334,7 @@ impl Output {
         output
     }
 
-    /// Lines of its standard error where it wrote there.
-    fn last(&self) -> &[String] {
-        if self.err.is_empty() { &self.out } else { &self.err }
-    }
-
-    /// Its first lines, and the number of the others. One alone stands in the line of its call.
+    /// Returns the first lines, and the number of the others. A single line is part of the call's line.
     fn first_rows(&self) -> Vec<String> {
         if self.lines <= 1 {
             return Vec::new();
@@ -352,9 +347,10 @@ impl Output {
         rows
     }
 
-    /// In a few words.
+    /// Returns the size of the output, or its only line.
     fn summary(&self) -> String {
-        match (self.lines, self.last()) {
+        let last = if self.err.is_empty() { &self.out } else { &self.err };
+        match (self.lines, last.as_slice()) {
             (0, _) => "no output".to_owned(),
             (1, [line]) => line.clone(),
             (1, _) => "1 line".to_owned(),
@@ -363,25 +359,17 @@ impl Output {
     }
 }
 
-/// The number of lines for which a note stands, such as `[… 1,234 lines left out, 5 to 1238 …]`.
+/// Returns the number of omitted lines from a note such as `[… 1,234 lines left out, 5 to 1238 …]`.
 fn left_out(line: &str) -> Option<u64> {
     let note = line.strip_prefix("[… ")?;
     let (count, _) = note.split_once(" lines left out")?;
     count.replace(',', "").parse().ok()
 }
 
-/// A message without the code that models are told with it: people read the words.
+/// Removes the error code for models from a message.
 fn without_code(message: &str, code: &str) -> String {
     let words = message.strip_prefix(code).map(|rest| rest.trim_start_matches([':', ' ']));
     words.filter(|words| !words.is_empty()).unwrap_or(message).to_owned()
-}
-
-fn done(change: FileChangeKind) -> &'static str {
-    match change {
-        FileChangeKind::Created => "created",
-        FileChangeKind::Modified => "changed",
-        FileChangeKind::Deleted => "deleted",
-    }
 }
 
 #[cfg(test)]
@@ -389,6 +377,7 @@ mod tests {
     use agentd_core::{ids::CallId, tool::ToolDetails};
 
     use super::*;
+    use crate::render::screen::TERMINAL;
 
     fn line(arguments: &str, result: ToolResult, columns: usize) -> String {
         let call = ToolCall { call_id: result.call_id.clone(), name: result.name.clone(), arguments: arguments.into() };
@@ -499,15 +488,8 @@ mod tests {
         assert_eq!(line("{}", more, 80), "● run_bash_command → 4,920 lines · 12 ms");
     }
 
-    const LOOK: TerminalStyle = TerminalStyle {
-        out_shown: true,
-        out_terminal: true,
-        out_color: false,
-        err_shown: true,
-        err_terminal: true,
-        err_color: false,
-        size: || (80, 24),
-    };
+    const LOOK: TerminalStyle =
+        TerminalStyle { out_color: false, err_shown: true, err_terminal: true, size: || (80, 24), ..TERMINAL };
 
     /// Returns the result of an edit of these files, with its diff.
     fn edit(tool: &str, paths: &[&str], change: FileChangeKind, diff: &str) -> ToolResult {
@@ -627,13 +609,5 @@ mod tests {
         let read = r#"{"path":"/project/src/click/core.py","offset":41,"limit":40}"#;
         let shown = line(read, result("read_file", "x\ny"), 50);
         assert_eq!(shown, "● read_file …lick/core.py:41-80 → 2 lines · 12 ms");
-    }
-
-    #[test]
-    fn tool_line_is_a_single_line() {
-        let command = format!(r#"{{"command":"echo {}\nrm -rf x"}}"#, "漢字".repeat(50));
-        let line = line(&command, result("run_bash_command", &"word ".repeat(50)), 60);
-        assert!(width(&line) <= 60, "{line}");
-        assert!(!line.contains('\n'));
     }
 }

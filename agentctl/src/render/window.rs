@@ -1,4 +1,4 @@
-//! What fills the window, as a bar and a table.
+//! The parts of the model's window, as a bar and a table.
 
 use agentd_core::context::{ContextView, Segment, SegmentKind, TokenLevel};
 use anstyle::{AnsiColor, Style};
@@ -9,17 +9,26 @@ use crate::terminal::{
     sanitize::clean_line,
 };
 
-/// The columns of the bar, where there is room for them.
+/// Maximum number of columns of the bar.
 const WIDEST_BAR: usize = 64;
 /// Mark of free space in the bar.
 const FREE: char = '·';
 
-/// Parts of the window, in lines of at most so many columns.
+/// Returns the parts of the window in lines of at most `columns`.
 pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<String> {
+    let (level, style) = match view.level {
+        TokenLevel::Info => ("", Style::new()),
+        TokenLevel::Warning => (" (warning)", WARN),
+        TokenLevel::Critical => (" (critical)", BAD),
+    };
+    let percent_used = percent(view.tokens, view.window);
+    let filled = format!("filled    about {} tokens, {percent_used} %{level}", number(view.tokens));
+    let limit = (view.max_messages > 0).then(|| format!(" of {}", number(view.max_messages.into())));
+    let messages = format!("messages  {}{}", number(view.messages.into()), limit.unwrap_or_default());
     let mut lines = vec![
         clip(&format!("model     {} · window of {} tokens", clean_line(&view.model), number(view.window)), columns),
-        paint(color, style_of(view.level), &clip(&filled(view), columns)),
-        clip(&messages(view), columns),
+        paint(color, style, &clip(&filled, columns)),
+        clip(&messages, columns),
         String::new(),
         bar(view, columns.min(WIDEST_BAR), color),
         String::new(),
@@ -46,15 +55,6 @@ pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<Stri
     lines
 }
 
-fn filled(view: &ContextView) -> String {
-    let level = match view.level {
-        TokenLevel::Info => "",
-        TokenLevel::Warning => " (warning)",
-        TokenLevel::Critical => " (critical)",
-    };
-    format!("filled    about {} tokens, {} %{level}", number(view.tokens), percent(view.tokens, view.window))
-}
-
 fn segment_row(segment: &Segment, window: u64) -> String {
     let name = format!("{} {}", look(segment.kind).0, segment.kind.as_str());
     let part = percent(segment.tokens, window).to_string();
@@ -68,19 +68,10 @@ fn row(name: &str, tokens: &str, percent: &str, bytes: &str, pieces: &str, sourc
     row.trim_end().to_owned()
 }
 
-/// The messages of the history, and how many it may have, where that is set.
-fn messages(view: &ContextView) -> String {
-    let there = number(view.messages.into());
-    match view.max_messages {
-        0 => format!("messages  {there}"),
-        most => format!("messages  {there} of {}", number(most.into())),
-    }
-}
-
-/// The bar: each part in its sign, so that it reads without colours too.
+/// Returns the bar. Each part has a sign, so that the bar is readable without colours.
 fn bar(view: &ContextView, columns: usize, color: bool) -> String {
     let cells = columns.saturating_sub(2).max(8) as u64;
-    // A window that is smaller than what is in it is all bar.
+    // The parts may be larger than the window.
     let whole = view.window.max(view.segments.iter().map(|segment| segment.tokens).sum()).max(1);
     let place = |tokens: u64| tokens.saturating_mul(cells).div_ceil(whole).min(cells);
     let (mut tokens, mut drawn) = (0u64, 0);
@@ -97,7 +88,7 @@ fn bar(view: &ContextView, columns: usize, color: bool) -> String {
     bar
 }
 
-/// The sign of a part, and its style.
+/// Returns the sign of a part, and its style.
 fn look(kind: SegmentKind) -> (&'static str, Style) {
     let (sign, color) = match kind {
         SegmentKind::Instructions => ("i", AnsiColor::Blue),
@@ -110,14 +101,6 @@ fn look(kind: SegmentKind) -> (&'static str, Style) {
         SegmentKind::Reminders => ("!", AnsiColor::Red),
     };
     (sign, color.on_default())
-}
-
-fn style_of(level: TokenLevel) -> Style {
-    match level {
-        TokenLevel::Info => Style::new(),
-        TokenLevel::Warning => WARN,
-        TokenLevel::Critical => BAD,
-    }
 }
 
 #[cfg(test)]
@@ -172,17 +155,11 @@ mod tests {
     #[test]
     fn context_view_fits_narrow_terminals() {
         for columns in [20, 33, 50, 72] {
-            for line in lines(&view(), columns, false) {
+            for line in lines(&ContextView { max_messages: 0, ..view() }, columns, false) {
                 let unbroken = line.split(' ').map(width).max().unwrap_or(0);
                 assert!(width(&line) <= columns.max(unbroken), "{columns}: {line}");
             }
         }
-    }
-
-    #[test]
-    fn messages_without_a_limit_show_only_their_count() {
-        let view = ContextView { max_messages: 0, ..view() };
-        assert_eq!(lines(&view, 80, false)[2], "messages  62");
     }
 
     #[test]

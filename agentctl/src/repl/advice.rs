@@ -1,5 +1,5 @@
-//! The greeting of a chat, and what it says below where something stands in the way: a built-in model that is small or not there, and
-//! variables of this shell that have no effect. Nothing where all is well.
+//! The greeting of a chat, and advice below it on problems: a small or missing built-in model, and variables of this
+//! shell that have no effect.
 
 use agentd_core::{folder::Mounts, visible};
 use agentd_proto::{client::SessionView, packaged};
@@ -18,11 +18,11 @@ use crate::{
 /// Maximum number of columns of a session's title.
 const TITLE: usize = 40;
 
-/// The lines that there may be.
+/// Maximum number of lines of advice.
 const MOST_LINES: usize = 3;
 
 impl Chat {
-    /// Greets with the session, its folder and its model, and fills the status line.
+    /// Shows the session, its folder and its model, and fills the status line.
     pub(super) fn greet(&mut self, view: Option<&SessionView>) {
         let session = match view {
             Some(view) => {
@@ -41,26 +41,17 @@ impl Chat {
         };
         let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
         let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
-        let Mounts { project, folders: added } = mounts;
-        let model = self.model_of(view).model;
-        let name = format!(" · {}", clean_line(&model.id));
-        self.known.change_status(|status| {
-            let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
-            let branch = project.as_ref().and_then(|mount| branch(&mount.path));
-            let model = clean_line(&model.id);
-            *status = ChatStatus {
-                folder: project.clone(),
-                added: added.clone(),
-                branch,
-                model,
-                mode,
-                ..ChatStatus::default()
-            };
-        });
+        let Mounts { project: folder_in_view, folders: added } = mounts;
+        let model = clean_line(&self.model_of(view).model.id);
+        let name = format!(" · {model}");
+        let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
+        let branch = folder_in_view.as_ref().and_then(|mount| branch(&mount.path));
+        let status = ChatStatus { folder: folder_in_view, added, branch, model, mode, ..ChatStatus::default() };
+        self.known.change_status(|shown| *shown = status);
         self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
     }
 
-    /// Says what stands in the way of a good answer.
+    /// Shows advice on problems that prevent a good answer.
     pub(super) async fn advise(&mut self, view: Option<&SessionView>) {
         let advice = if self.model_of(view).model.embedded {
             match Weights::find(&self.daemon).await {
@@ -78,7 +69,7 @@ impl Chat {
         }
     }
 
-    /// The way to a model that can answer, where there is none.
+    /// Returns advice on how to get a model that can answer.
     fn way_out(&self) -> String {
         let notes: Vec<String> = self.daemon.shell_notes(true).iter().map(ShellNote::line).collect();
         if !notes.is_empty() {

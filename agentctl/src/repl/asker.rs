@@ -1,4 +1,4 @@
-//! Asks the person at the terminal, on a thread of its own, for reading keys blocks.
+//! Asks the user at the terminal, on a separate thread, because reading keys blocks.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use crate::{
     keyboard::Keyboard, render::status::SharedStatus, report::short_id, terminal::look::TerminalStyle, turn::Asker,
 };
 
-/// Asks on the terminal: questions on standard error, keys from the keyboard.
+/// Asks on the terminal: writes questions to standard error, and reads keys from the keyboard.
 #[derive(Debug)]
 pub(crate) struct TerminalAsker {
     look: TerminalStyle,
@@ -32,12 +32,12 @@ pub(crate) struct TerminalAsker {
 }
 
 impl TerminalAsker {
-    /// For this process's terminal.
+    /// Creates an asker for the terminal of this process.
     pub(crate) fn new(keyboard: Keyboard) -> Self {
         Self { look: TerminalStyle::detect(), keyboard, leaves: false, status: None }
     }
 
-    /// For a chat, which has a prompt to go back to when an answer is put off, and a status line.
+    /// Shows a status line, and returns to the prompt of the chat if the user postpones an answer.
     pub(crate) fn in_chat(self, status: SharedStatus) -> Self {
         Self { leaves: true, status: Some(status), ..self }
     }
@@ -47,7 +47,7 @@ impl Asker for TerminalAsker {
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
             let _hold = self.keyboard.hold();
-            match ShownQuestion::start(interrupt.clone(), self.look, self.keyboard.clone(), self.status.clone()) {
+            match ShownQuestion::start(interrupt.clone(), self) {
                 Ok(mut asking) => (&mut asking.answer).await.ok().flatten(),
                 Err(error) => unasked(interrupt, &error),
             }
@@ -59,7 +59,7 @@ impl Asker for TerminalAsker {
     }
 }
 
-/// A question that is on the screen. Dropping it takes it off, and waits until it is.
+/// Question on the screen. Dropping it removes it from the screen, and waits until it is removed.
 #[derive(Debug)]
 struct ShownQuestion {
     dropped: Arc<AtomicBool>,
@@ -68,12 +68,8 @@ struct ShownQuestion {
 }
 
 impl ShownQuestion {
-    fn start(
-        interrupt: Interrupt,
-        look: TerminalStyle,
-        keyboard: Keyboard,
-        status: Option<SharedStatus>,
-    ) -> io::Result<Self> {
+    fn start(interrupt: Interrupt, asker: &TerminalAsker) -> io::Result<Self> {
+        let (look, keyboard, status) = (asker.look, asker.keyboard.clone(), asker.status.clone());
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({
@@ -86,7 +82,7 @@ impl ShownQuestion {
                 };
                 let asked = question::ask(console.as_mut(), &interrupt, look.err_color);
                 let answer = asked.unwrap_or_else(|error| unasked(&interrupt, &error));
-                // Nobody waits for it where the question was dropped.
+                // The receiver is gone if the question was dropped.
                 let _ = sender.send(answer);
             }
         })?;
@@ -97,15 +93,15 @@ impl ShownQuestion {
 impl Drop for ShownQuestion {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Relaxed);
-        // It looks many times a second whether it was dropped, so that this is short; and whoever writes next must not
-        // write between its words.
+        // The wait is short, because the thread checks the flag many times a second. It is necessary, because other
+        // output must not mix with the question.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Where the terminal cannot be used, the question stays open.
+/// Reports that the terminal cannot be used. The question stays open.
 fn unasked(interrupt: &Interrupt, error: &io::Error) -> Option<Answer> {
     use io::Write as _;
     let id = short_id(interrupt.id);

@@ -1,4 +1,4 @@
-//! `/btw`: side questions, whose answers the model's history does not get.
+//! `/btw`: side questions, whose answers do not enter the model's history.
 
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
@@ -18,7 +18,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// Shows the answers to the side questions that still wait. Esc or Ctrl-C cancels them.
+    /// Waits for the answers to pending side questions, and shows them. Esc or Ctrl-C cancels the questions.
     pub(super) async fn finish_asides(&mut self) -> anyhow::Result<()> {
         if !self.asides.is_empty() {
             self.note("the side question waits for its answer; Esc cancels it");

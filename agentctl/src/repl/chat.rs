@@ -8,7 +8,7 @@ use agentd_core::{
     model::SlotInfo,
     routing::Planning,
     session::SessionStatus,
-    turn::{OnInterrupt, StartTurn, StopReason, TurnOptions},
+    turn::{OnInterrupt, StartTurn, StopReason, TurnOptions, TurnResult},
     visible,
 };
 use agentd_proto::client::{Client, ClientError, SessionView, StartRequest};
@@ -41,10 +41,10 @@ use crate::{
     },
 };
 
-/// Time for which a greeting waits until servers have told which models they have.
+/// Time limit for servers to list their models before the greeting.
 const MODELS_TOLD: Duration = Duration::from_millis(400);
 
-/// The models as the greeting shows them: servers that answer at once are asked for what nobody configured.
+/// Returns the models for the greeting. Servers that answer in time supply the values that are not configured.
 async fn models_shown(client: &Client) -> Result<Vec<SlotInfo>, ClientError> {
     match timeout(MODELS_TOLD, client.models_looked_up()).await {
         Ok(told) => told,
@@ -52,12 +52,12 @@ async fn models_shown(client: &Client) -> Result<Vec<SlotInfo>, ClientError> {
     }
 }
 
-/// The state of a conversation.
+/// State of a conversation.
 pub(crate) struct Chat {
     pub(super) daemon: Daemon,
     pub(super) place: SessionTarget,
     pub(super) slots: Vec<SlotInfo>,
-    /// Set if a person sits at the terminal, who can be asked.
+    /// True if a user at the terminal can be asked.
     pub(super) present: bool,
     pub(super) renderer: BuiltinNotice,
     pub(super) asker: Box<dyn Asker>,
@@ -70,25 +70,26 @@ pub(crate) struct Chat {
     /// Turns of this chat, without those of other clients.
     totals: ChatTotals,
     pub(super) command_line: CommandLine,
-    /// Files that were handed over by a mention.
+    /// Files that were uploaded because of a mention.
     pub(super) handed: UploadedFiles,
-    /// The last event that was shown; none where others may have been since.
+    /// Last event that was shown; `None` if events may have followed that this chat did not show.
     pub(super) seen: Option<SeenUpTo>,
-    /// The agent that the next message names.
+    /// Agent for the next message.
     pub(super) agent: Option<String>,
     /// Extras of the next message.
     pub(super) extras: MessageExtras,
-    /// The project's commands whose prompts were shown, by name.
+    /// Prompts of project commands that were shown, by the name of the command.
     pub(super) seen_commands: HashMap<String, String>,
-    /// The hash with which the project was shown last, for `/trust`.
+    /// Hash of the project as it was last shown, for `/trust`.
     pub(super) shown_project: Option<String>,
 }
 
 impl Chat {
-    /// Opens a conversation, with the keyboard of the person before it: greets, and takes up what a session left behind.
+    /// Opens a conversation. With a keyboard, it greets the user, and resumes the open turn and the pending questions
+    /// of the session.
     ///
     /// # Errors
-    /// When the daemon is lost or knows no such session.
+    /// Fails if the daemon is lost, or the session does not exist.
     pub(crate) async fn open(
         daemon: Daemon,
         place: SessionTarget,
@@ -98,23 +99,15 @@ impl Chat {
     ) -> anyhow::Result<Self> {
         let (present, keyboard) = (keyboard.is_some(), keyboard.unwrap_or_else(Keyboard::none));
         let slots = if present { models_shown(&daemon.client).await } else { daemon.client.models().await }?;
-        // A person is told by the greeting, at once; in a script it is told with the first turn.
+        // The greeting shows a user the notice at once. A script gets it with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let person = || {
-            ForeseeingAsker::new(
-                TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status)),
-                daemon.client.clone(),
-            )
-        };
+        let terminal = || TerminalAsker::new(keyboard.clone()).in_chat(Arc::clone(&known.status));
+        let person = || ForeseeingAsker::new(terminal(), daemon.client.clone());
         let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(NonInteractive) };
-        let renderer = BuiltinNotice::new(
-            Box::new(Human::stdio().in_chat().with_status(Arc::clone(&known.status))),
-            told,
-            &daemon,
-        );
-        // A terminal that closes loses nothing; a script that is ended ends what it began.
+        let human = Human::stdio().in_chat().with_status(Arc::clone(&known.status));
+        let renderer = BuiltinNotice::new(Box::new(human), told, &daemon);
+        // Closing the terminal loses no work. Ending a script also ends its turn.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
-        let handed = UploadedFiles::default();
         let mut chat = Self {
             daemon,
             place,
@@ -129,7 +122,7 @@ impl Chat {
             asides: Asides::default(),
             totals: ChatTotals::default(),
             command_line,
-            handed,
+            handed: UploadedFiles::default(),
             seen: None,
             agent: None,
             extras: MessageExtras::default(),
@@ -154,7 +147,7 @@ impl Chat {
 
     /// Shows what the turns of this chat took, and how to resume its session.
     pub(crate) async fn farewell(&mut self) {
-        // Whoever goes on with the session finds it as it was left.
+        // The chosen mode is stored, because another client may continue the session.
         if let Err(failure) = self.settle_mode().await {
             self.fail(&failure);
         }
@@ -164,7 +157,7 @@ impl Chat {
         }
     }
 
-    /// Finds the session that was named.
+    /// Resolves the name of the session.
     pub(super) async fn resolve(&mut self) -> Result<Option<SessionView>, Failure> {
         if matches!(self.place, SessionTarget::New(_)) {
             return Ok(None);
@@ -174,7 +167,8 @@ impl Chat {
         Ok(Some(view))
     }
 
-    /// Takes up what waits in a session: a turn that runs, questions, a turn that was interrupted.
+    /// Shows the last turns of a session, and resumes its running turn or asks its pending questions. Reports an
+    /// interrupted turn.
     pub(super) async fn take_up(&mut self, view: &SessionView) -> anyhow::Result<()> {
         let id = view.session.summary.id;
         self.replay(view).await?;
@@ -192,7 +186,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Asks all questions of this session that wait for an answer.
+    /// Asks all pending questions of this session.
     pub(super) async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
         let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
         if pending.is_empty() {
@@ -204,7 +198,7 @@ impl Chat {
             self.known.change_status(|status| status.questions = left);
             self.signals.forget();
             if let Some(plan) = interrupt.ask.plan().filter(|_| interrupt.asked_by.is_own(daemon::CLIENT)) {
-                // Its turn is not replayed. A plan of another client's turn is part of the question.
+                // The turn of the plan is not replayed. For a turn of another client, the question contains the plan.
                 self.print(&format!("\n{}\n", visible::lines(plan.trim_end())))?;
             }
             let answer = tokio::select! {
@@ -214,7 +208,7 @@ impl Chat {
             };
             match answer {
                 Some(answer) => self.daemon.client.answer(interrupt.id, &answer, daemon::CLIENT).await?,
-                // The turn waits still: following it now would only keep the person from the prompt.
+                // The turn still waits, so following it would only block the prompt.
                 None => put_off = true,
             };
         }
@@ -223,7 +217,7 @@ impl Chat {
             self.note("the turn waits; /interrupts asks again");
             return Ok(());
         }
-        // An answer makes a turn go on.
+        // The turn continues after an answer.
         let view = self.daemon.client.session(&session.to_string()).await?;
         if let (Some(_), Some((_, first_seq))) = (view.live_turn, view.session.open_turn) {
             let after = view.session.summary.last_seq.max(first_seq.saturating_sub(1));
@@ -234,7 +228,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Sends a message, with the files that it mentions and what goes with it.
+    /// Sends a message with the files that it mentions and its extras.
     pub(super) async fn send(&mut self, input: TurnInput) -> anyhow::Result<Exit> {
         if let Err(failure) = self.prepare(input.words()).await {
             return Err(self.unsent(input.line, failure).await);
@@ -242,7 +236,7 @@ impl Chat {
         self.turn(Some(input)).await
     }
 
-    /// The failure of a line that was not sent: it stands in the prompt again.
+    /// Returns the failure of a line that was not sent, and puts the line back into the prompt.
     pub(super) async fn unsent(&mut self, line: String, failure: Failure) -> anyhow::Error {
         self.keep(line);
         self.explained(failure).await.into()
@@ -265,7 +259,7 @@ impl Chat {
                 ..self.daemon.turn(text)
             },
         };
-        // Before the start: a press that comes with it is meant for this turn, and so are keys.
+        // Signals and keys that arrive during the start are meant for this turn.
         let _hold = self.keyboard.hold_ahead();
         self.signals.forget();
         let parts = if input.is_some() { self.extras.parts() } else { Vec::new() };
@@ -301,7 +295,7 @@ impl Chat {
         driven
     }
 
-    /// Ctrl-C at a question leaves it; any other signal leaves the conversation.
+    /// Returns an error that ends the conversation, except for Ctrl-C, which only leaves a question.
     pub(super) fn left(&self, signal: EndSignal) -> anyhow::Result<()> {
         match signal {
             EndSignal::Interrupt => Ok(()),
@@ -309,8 +303,8 @@ impl Chat {
         }
     }
 
-    /// A refusal with what to do about it here, where that is something else than in a shell. A daemon that is gone is reached
-    /// again, or started; nothing is sent again by itself, for it may have arrived.
+    /// Returns a failure with a hint for the chat, which may differ from that for a shell. If the daemon is lost, it is
+    /// reconnected or started. The message is not sent again automatically, because it may have arrived.
     async fn explained(&mut self, failure: Failure) -> Failure {
         if self.present && failure.exit == Exit::Unreachable {
             let global = Global { socket: Some(self.daemon.socket.clone()), json: false };
@@ -335,7 +329,7 @@ impl Chat {
         }
     }
 
-    /// Follows a turn to its end: one of this conversation, or one of another client's, which has a renderer of its own.
+    /// Follows a turn to its end. Turns of other clients have a separate renderer.
     pub(super) async fn follow(
         &mut self,
         mut line: SocketLine,
@@ -347,12 +341,12 @@ impl Chat {
             signals: &mut self.signals,
             keyboard: &self.keyboard,
             asides: &mut self.asides,
-            // A command is ours, and a file that is named is handed over before the words are.
+            // Commands are handled by the chat, and mentioned files must be uploaded before the text is sent.
             may_steer: |text| !slash::is_for_client(text) && crate::mentions::find(text, "".as_ref()).is_empty(),
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
             is_guest: others.is_some(),
         };
-        // Until the prompt is there, so that nothing is echoed beside it.
+        // Held until the prompt reads keys, so that the terminal echoes none of them.
         let _hold = self.keyboard.hold_ahead();
         self.title.set(&self.known.status().title(true));
         let is_own = others.is_none();
@@ -362,11 +356,12 @@ impl Chat {
         }
         self.seen = Some(SeenUpTo::of(&line));
         if driven.is_err() {
-            // The person or the daemon is gone.
+            // The user or the daemon is gone.
             self.asides.cancel();
         }
         self.finish_asides().await?;
-        let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
+        let has_failed = |result: &TurnResult| matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer);
+        let is_failed = matches!(&driven, Ok(Some(result)) if has_failed(result));
         self.learn().await;
         let interactivity = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
         let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, interactivity)));
@@ -374,13 +369,13 @@ impl Chat {
             self.note("not answered; /continue tries it again, else the model reads it with what you say next");
         }
         if !matches!(ended, Ok(Some(Exit::Done))) {
-            // What was typed meanwhile did not know of this: it is sent when the person has seen it.
+            // The user had not seen this outcome while typing, so the queued messages return to the prompt.
             self.keyboard.typed(TypeAhead::put_back);
         }
         Ok(ended?.map_or(Exit::Done, |exit| self.signals.exit(exit)))
     }
 
-    /// Fetches what can be completed, and what the prompt shows.
+    /// Fetches the completions and the status.
     async fn learn(&mut self) {
         if self.present {
             self.known.learn(&self.daemon.client, self.place.id()).await;
@@ -388,21 +383,21 @@ impl Chat {
         }
     }
 
-    /// The same of what the prompt shows alone.
+    /// Fetches the status only.
     pub(super) async fn learn_status(&mut self) {
         if let (true, Some(id)) = (self.present, self.place.id()) {
             self.known.learn_status(&self.daemon.client, id).await;
         }
     }
 
-    /// Prints a text of many lines.
+    /// Prints a text to standard output.
     pub(super) fn print(&mut self, text: &str) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
-    /// The session, once there is one.
+    /// Returns the session; fails before the first message.
     pub(super) fn session(&self) -> Result<SessionId, Failure> {
         self.place.id().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")
@@ -423,7 +418,7 @@ impl ChatBackend for Chat {
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
         Box::pin(async move {
             self.settle_mode().await?;
-            // What such a command does to the session is shown by it.
+            // The command itself shows its changes of the session.
             let is_shown = matches!(
                 command,
                 Slash::Compact(_) | Slash::UndoCompaction | Slash::Undo(_) | Slash::Rewind(_) | Slash::Reset
@@ -471,7 +466,7 @@ impl ChatBackend for Chat {
     }
 
     fn note(&mut self, text: &str) {
-        // Standard error may be closed; what matters is on standard output.
+        // Standard error may be closed. Important output is on standard output.
         let _ = self.renderer.note(text);
     }
 

@@ -1,4 +1,4 @@
-//! A row that the user chooses from a list during a conversation, and the list of sessions.
+//! Lists from which the user chooses a row during a conversation, and the list of sessions.
 
 use std::sync::{
     Arc,
@@ -26,34 +26,9 @@ const MIN_BYTES: usize = 3;
 const LEAD: usize = 12;
 
 impl Chat {
-    /// Asks the user to choose a row, starting at row `at`. Returns `None` if the user chooses none.
+    /// Asks the user to choose a row, starting at row `at`, with an optional search in longer texts. Returns `None` if the
+    /// user chooses none.
     pub(super) async fn choose(
-        &mut self,
-        title: &str,
-        choices: Vec<Choice>,
-        at: usize,
-    ) -> anyhow::Result<Option<usize>> {
-        self.choose_or_search(title, choices, at, None).await
-    }
-
-    /// Asks the user to choose a session by its title, its folder or the texts in it.
-    pub(super) async fn choose_session(&mut self, sessions: &[SessionSummary]) -> anyhow::Result<Option<usize>> {
-        let choices = sessions.iter().map(|session| session_choice(session, Timestamp::now())).collect();
-        let (wanted, requests) = watch::channel(String::new());
-        let (results, found) = mpsc::channel(1);
-        let ids = sessions.iter().map(|session| session.id).collect();
-        let searching = search_texts(self.daemon.client.clone(), ids, requests, results);
-        let texts = TextSearch { wanted, found };
-        let mut choosing = Box::pin(self.choose_or_search("Sessions", choices, 0, Some(texts)));
-        tokio::select! {
-            biased;
-            chosen = &mut choosing => chosen,
-            // The list is closed.
-            () = searching => choosing.await,
-        }
-    }
-
-    async fn choose_or_search(
         &mut self,
         title: &str,
         choices: Vec<Choice>,
@@ -72,6 +47,23 @@ impl Chat {
                 self.left(signal).map(|()| None)
             }
             picked = &mut picking => Ok(picked?),
+        }
+    }
+
+    /// Asks the user to choose a session by its title, its folder or the texts in it.
+    pub(super) async fn choose_session(&mut self, sessions: &[SessionSummary]) -> anyhow::Result<Option<usize>> {
+        let choices = sessions.iter().map(|session| session_choice(session, Timestamp::now())).collect();
+        let (wanted, requests) = watch::channel(String::new());
+        let (results, found) = mpsc::channel(1);
+        let ids = sessions.iter().map(|session| session.id).collect();
+        let searching = search_texts(self.daemon.client.clone(), ids, requests, results);
+        let texts = TextSearch { wanted, found };
+        let mut choosing = Box::pin(self.choose("Sessions", choices, 0, Some(texts)));
+        tokio::select! {
+            biased;
+            chosen = &mut choosing => chosen,
+            // The list is closed.
+            () = searching => choosing.await,
         }
     }
 }

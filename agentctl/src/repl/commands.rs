@@ -1,4 +1,4 @@
-//! Slash commands, done over the daemon's socket.
+//! Slash commands of the chat, run over the daemon's socket.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{chat::Chat, conversation::ChatBackend as _, prepared, slash::Slash};
 use crate::{exit::Exit, flags::Global};
 
 impl Chat {
-    /// Does what a command says.
+    /// Runs a slash command.
     pub(super) async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
         match command {
             Slash::Help => self.help().await?,
@@ -56,39 +56,25 @@ impl Chat {
             Slash::Unpin(number) => return self.unpin(number).await,
             Slash::Compact(strategy) => return self.compact(strategy).await,
             Slash::UndoCompaction => return self.undo_compaction().await,
-            // What a session would have that has not begun.
-            Slash::Context | Slash::Current if self.is_new() => return self.tell_new_session().await,
-            Slash::Tools if self.is_new() => return self.agentctl(&["tools"]).await,
-            Slash::Grants if self.is_new() => return self.list_lasting_grants().await,
-            Slash::Skills if self.is_new() => return self.agentctl(&["skills", "list"]).await,
-            Slash::Skills => return self.agentctl_here(&["skills", "list", "--session"]).await,
-            Slash::Context => return self.agentctl_here(&["context"]).await,
             Slash::Quit => {}
-            // Without a terminal there is nobody to choose.
+            // Without a terminal, nobody can choose.
             Slash::Sessions if self.present => return self.resume().await,
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
-            Slash::Agents => return self.agentctl(&["agents", "list"]).await,
-            Slash::Tools => return self.agentctl_here(&["tools", "--session"]).await,
-            Slash::Status => return self.agentctl(&["status"]).await,
-            Slash::Clean => return self.agentctl(&["clean"]).await,
-            Slash::Grants => return self.agentctl_here(&["grants", "list", "--session"]).await,
-            Slash::Current => return self.agentctl_here(&["sessions", "show"]).await,
+            Slash::Agentctl(words) => return self.agentctl(words).await,
+            Slash::OfSession(words) if self.place.id().is_none() => match words {
+                ["context" | "sessions", ..] => return self.tell_new_session().await,
+                ["grants", ..] => return self.list_lasting_grants().await,
+                _ => return self.agentctl(words.strip_suffix(&["--session"]).unwrap_or(words)).await,
+            },
+            Slash::OfSession(words) => {
+                let id = self.session()?.to_string();
+                return self.agentctl(&[words, &[id.as_str()]].concat()).await;
+            }
         }
         Ok(Exit::Done)
     }
 
-    /// True before the session begins.
-    fn is_new(&self) -> bool {
-        self.place.id().is_none()
-    }
-
-    /// The same as [`Self::agentctl`], with the session at the end.
-    async fn agentctl_here(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let id = self.session()?.to_string();
-        self.agentctl(&[words, &[id.as_str()]].concat()).await
-    }
-
-    /// Does what a command of `agentctl` does, so that both list the same.
+    /// Runs a command of `agentctl`.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
         let global = Global { socket: self.daemon.location.named().map(Path::to_owned), json: false };
         (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await

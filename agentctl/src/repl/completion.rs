@@ -1,10 +1,11 @@
 //! Completions at the prompt and during a turn: commands and their arguments, names after `@`, files after `#`.
 
-use std::sync::PoisonError;
-
 use agentd_core::{model::Slot, session::SessionMode};
 
-use super::{known::CompletionCache, mentions, slash};
+use super::{
+    known::{CompletionCache, KnownNames},
+    mentions, slash,
+};
 use crate::composer::{Completer, Suggestion};
 
 /// Arguments of `/compact`, each with a description.
@@ -15,29 +16,21 @@ const COMPACT: [(&str, &str); 4] = [
     ("undo", "take the last compaction back"),
 ];
 
-/// Completes from what was fetched last.
+/// Completes names from the cache.
 #[derive(Debug)]
 pub(super) struct Completions(pub(super) CompletionCache);
 
 impl Completer for Completions {
     fn complete(&self, before: &str) -> Vec<Suggestion> {
-        let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let mentioned = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = self.0.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = names(before, &sessions, &mentioned, &own).into_iter();
+        let names = names(before, &self.0.names()).into_iter();
         names.map(|(start, word, about)| Suggestion { start, word, about }).collect()
     }
 }
 
 /// Returns the completions of a text: the offset of the completed word, the word, and its description.
-fn names(
-    typed: &str,
-    sessions: &[(String, String)],
-    mentioned: &[(String, String)],
-    own: &[(String, String)],
-) -> Vec<(usize, String, String)> {
+fn names(typed: &str, known: &KnownNames) -> Vec<(usize, String, String)> {
     if let Some((start, begun)) = mentions::begun_name(typed).filter(|_| !typed.starts_with('/')) {
-        let fits = mentioned.iter().filter(|(name, _)| mentions::begins(name, begun));
+        let fits = known.mentions.iter().filter(|(name, _)| mentions::begins(name, begun));
         return fits.map(|(name, about)| (start, name.clone(), about.clone())).collect();
     }
     if let Some((start, paths)) = mentions::complete(typed).filter(|_| !typed.starts_with('/')) {
@@ -48,7 +41,7 @@ fn names(
         let wanted = argument.to_lowercase();
         let is_meant =
             |(id, title): &&(String, String)| id.starts_with(argument) || title.to_lowercase().contains(&wanted);
-        let fits = sessions.iter().filter(is_meant);
+        let fits = known.sessions.iter().filter(is_meant);
         return fits.map(|(id, title)| (start, id.clone(), title.clone())).collect();
     }
     let words = [
@@ -67,7 +60,7 @@ fn names(
         let space = if entry.argument.is_empty() { "" } else { " " };
         (0, format!("/{}{space}", entry.name), entry.does.to_owned())
     });
-    let own = own.iter().filter(|(known, _)| known.starts_with(name));
+    let own = known.commands.iter().filter(|(known, _)| known.starts_with(name));
     of_table.chain(own.map(|(name, about)| (0, format!("/{name} "), about.clone()))).collect()
 }
 
@@ -75,12 +68,22 @@ fn names(
 mod tests {
     use super::*;
 
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned())).collect()
+    }
+
+    fn words(typed: &str, known: &KnownNames) -> Vec<String> {
+        names(typed, known).into_iter().map(|(_, word, _)| word).collect()
+    }
+
     #[test]
     fn commands_sessions_and_slots_are_completed() {
-        let sessions = [("0193a".to_owned(), "one".to_owned()), ("0200b".to_owned(), "two".to_owned())];
-        let own = [("review".to_owned(), "yours: Look".to_owned())];
-        let words =
-            |typed: &str| names(typed, &sessions, &[], &own).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        let known = KnownNames {
+            sessions: pairs(&[("0193a", "one"), ("0200b", "two")]),
+            commands: pairs(&[("review", "yours: Look")]),
+            ..KnownNames::default()
+        };
+        let words = |typed: &str| words(typed, &known);
         assert_eq!(words("/re"), ["/rewind ", "/resume", "/rename ", "/reset", "/review "]);
         assert_eq!(words("/load 02"), ["0200b"]);
         assert_eq!(words("/model c"), ["code", "chat"]);
@@ -90,21 +93,20 @@ mod tests {
         assert_eq!(words("/project "), ["rw", "ro"]);
         assert_eq!(words("hello /re"), [""; 0]);
         assert_eq!(words("/reset now"), [""; 0]);
-        assert_eq!(names("/load 02", &sessions, &[], &own)[0].0, 6);
+        assert_eq!(names("/load 02", &known)[0].0, 6);
     }
 
     #[test]
     fn mentions_are_completed() {
-        let known = [("pdf", "skill: forms"), ("read_file", "tool: reads"), ("read_url", "tool: pages")];
-        let known = known.map(|(name, about)| (name.to_owned(), about.to_owned()));
-        let words =
-            |typed: &str| names(typed, &[], &known, &[]).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        let mentions = pairs(&[("pdf", "skill: forms"), ("read_file", "tool: reads"), ("read_url", "tool: pages")]);
+        let known = KnownNames { mentions, ..KnownNames::default() };
+        let words = |typed: &str| words(typed, &known);
         assert_eq!(words("fill this with @p"), ["pdf"]);
         assert_eq!(words("@read-"), ["read_file", "read_url"]);
         assert_eq!(words("请用@READ_U"), ["read_url"]);
         assert_eq!(words("@"), ["pdf", "read_file", "read_url"]);
         assert_eq!(words("ada@p"), [""; 0]);
         assert_eq!(words("@pdf and"), [""; 0]);
-        assert_eq!(names("use @pd", &[], &known, &[]), [(5, "pdf".to_owned(), "skill: forms".to_owned())]);
+        assert_eq!(names("use @pd", &known), [(5, "pdf".to_owned(), "skill: forms".to_owned())]);
     }
 }

@@ -1,8 +1,8 @@
-//! The place where questions are asked, and the way of keys to them.
+//! Console of a question, which decides which keys are answers.
 //!
-//! A key is an answer only where the person has seen the question: it comes some time after the question was shown and after
-//! the last key that was typed for something else, and while no line is being written. All others are typed ahead, which
-//! the row below the question shows.
+//! A key is an answer only if the user has seen the question: the key must come some time after the question was shown
+//! and after the last key that was typed for something else, and while no line is being written. All other keys are
+//! typed ahead, as the row below the question shows.
 
 use std::{
     io::{self, Write as _},
@@ -16,6 +16,7 @@ use std::{
 use super::{own_editor, pager};
 pub(crate) use crate::keyboard::Key;
 use crate::{
+    failure::Failure,
     keyboard::{Keyboard, Press, TypeAhead},
     render::status::SharedStatus,
     terminal::{
@@ -24,71 +25,73 @@ use crate::{
     },
 };
 
-/// Interval at which it is checked that the question still stands.
+/// Interval at which the console checks whether the question was dropped.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Said where keys are typed ahead while a question waits.
+/// Hint beside text that is typed ahead while a question waits.
 const HELD: &str = "  (no answer: Enter sends it, Ctrl-U drops it)";
-/// The columns that words have beside it; where there are fewer it is left out.
+/// Minimum number of columns for the text beside the hint. With fewer columns, the hint is omitted.
 const LEAST_ROOM: usize = 12;
 
-/// Where questions are asked.
+/// Terminal on which questions are asked.
 pub(crate) trait Console {
-    /// The next key that is meant for the question; none once the question was dropped.
+    /// Returns the next key that is meant for the question, or `None` once the question was dropped.
     fn key(&mut self) -> io::Result<Option<Key>>;
 
-    /// Takes keys back that were not meant for the question: they are typed ahead.
+    /// Queues keys that were not meant for the question as typed ahead.
     fn keep(&mut self, keys: &[Key]) -> io::Result<()>;
 
-    /// Writes to the terminal. Newlines start at the left edge whatever mode the terminal is in.
+    /// Writes to the terminal. After a newline, text starts at the left edge in any mode of the terminal.
     fn write(&mut self, text: &str) -> io::Result<()>;
 
-    /// The columns and rows of the window now.
+    /// Returns the current columns and rows of the window.
     fn size(&self) -> (usize, usize);
 
-    /// Has the person change a text in their editor, in a file with this suffix; none where there is no editor or the question was dropped.
+    /// Opens a text in the user's editor, in a file with this suffix, and returns the edited text. Returns `None` if
+    /// there is no editor, or the question was dropped.
     fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Option<String>>;
 
-    /// Reads a line that begins with this text, where a terminal reads lines and no keys; none elsewhere. The line is none
-    /// where the person leaves it, or the question was dropped.
+    /// Reads a line on a terminal that reads lines instead of keys, and returns `None` on other terminals. The inner
+    /// value is `None` if the user leaves the line, or the question was dropped. An empty line keeps `initial`.
     fn read_line(&mut self, _prompt: &str, _initial: &str) -> Option<io::Result<Option<String>>> {
         None
     }
 
-    /// Returns whether the terminal shows whatever is typed, so that no secret can be asked for.
+    /// Returns true if the terminal echoes all input, so that it cannot ask for secrets.
     fn shows_typed(&self) -> bool {
         false
     }
 
-    /// Shows a long text page by page, in the person's own program; false where there is none.
+    /// Shows a long text in the user's pager. Returns false if there is none.
     fn page(&mut self, _text: &str) -> io::Result<bool> {
         Ok(false)
     }
 }
 
-/// Terminal with the keyboard held.
+/// Console on a terminal whose keyboard is held.
 ///
-/// The last row of a question lists its keys, and is shown only while they are accepted. A chat has its status line below.
+/// The last row of a question lists its keys, and is shown only while they are accepted. In a chat, the status line is
+/// below it.
 #[derive(Debug)]
 pub(crate) struct TerminalConsole {
     dropped: Arc<AtomicBool>,
     keyboard: Keyboard,
     look: TerminalStyle,
     status: Option<SharedStatus>,
-    /// Since when the question is on the screen; none before it waits for its first key.
+    /// Time at which the question was shown; `None` before it waits for its first key.
     shown: Option<Instant>,
-    /// The question has had a key: then the person is at it, and goes on with it.
+    /// True after the first key for the question. Further keys need no pause before them.
     is_begun: bool,
-    /// The last row of the question.
+    /// Last row of the question.
     row: String,
-    /// The text that stands in its place.
+    /// Text on the screen in place of the last row.
     printed: String,
-    /// Status line that is on the screen below it.
+    /// Status line on the screen below the last row.
     footer: String,
 }
 
 impl TerminalConsole {
-    /// Asks on this terminal until `dropped` is set, with a status line if there is one.
+    /// Creates a console that asks until `dropped` is set.
     pub(crate) fn new(
         dropped: Arc<AtomicBool>,
         keyboard: Keyboard,
@@ -103,7 +106,7 @@ impl TerminalConsole {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Gives a key to the question or to what is typed ahead.
+    /// Returns a key that is meant for the question, and queues any other key as typed ahead.
     fn admit(&self, press: Press, shown: Instant) -> Option<Key> {
         let is_begun = self.is_begun;
         let is_words = matches!(press.key, Key::Paste(_)) && !is_begun;
@@ -169,12 +172,17 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     err.flush()
 }
 
-/// True if keys of this moment are meant for a question.
+/// Returns the failure of a terminal that cannot be written.
+pub(super) fn unwritten(error: io::Error) -> Failure {
+    Failure::usage(format!("cannot write to the terminal: {error}"))
+}
+
+/// Returns true if keys pressed at this time are meant for a question.
 fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bool {
     typed.leaves(at, shown) || is_begun && !typed.is_writing()
 }
 
-/// The words typed ahead, in one row.
+/// Returns the text that is typed ahead, in one row.
 fn typed_row(typed: &TypeAhead, columns: usize) -> String {
     let rest = if columns >= HELD.len() + LEAST_ROOM { HELD } else { "" };
     let view = typed.composer.view((columns - rest.len(), 1), "", "", false);
@@ -188,22 +196,19 @@ impl Console for TerminalConsole {
             self.refresh(shown)?;
             let Some(press) = self.keyboard.wait(GLANCE) else { continue };
             match press.key {
-                Key::Resize => {
-                    self.erase()?;
-                    continue;
-                }
+                Key::Resize => self.erase()?,
                 Key::Resume => {
-                    // The cursor is somewhere else: the rows are drawn again there.
+                    // The cursor has moved, so the rows are drawn again at its new position.
                     self.printed.clear();
                     self.footer.clear();
-                    continue;
                 }
-                _ => {}
-            }
-            if let Some(key) = self.admit(press, shown) {
-                self.is_begun = true;
-                self.refresh(shown)?;
-                return Ok(Some(key));
+                _ => {
+                    if let Some(key) = self.admit(press, shown) {
+                        self.is_begun = true;
+                        self.refresh(shown)?;
+                        return Ok(Some(key));
+                    }
+                }
             }
         }
         Ok(None)
@@ -212,7 +217,7 @@ impl Console for TerminalConsole {
     fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
         let at = Instant::now();
         self.keyboard.typed(|typed| keys.iter().for_each(|key| typed.press(Press { key: key.clone(), at })));
-        // The next key begins anew, after the same stillness.
+        // The next key must come after a typing pause again.
         self.is_begun = false;
         Ok(())
     }
@@ -229,18 +234,18 @@ impl Console for TerminalConsole {
         let row = row.trim_start_matches("\x1b[K").to_owned();
         if above == "\r" {
             if row.starts_with("\x1b[J") {
-                // The question is over: its last row goes now, before anything else is written.
+                // The question is over, so its last row is erased before other output.
                 self.row.clear();
                 return self.erase();
             }
-            // The same row with another text is shown by the next refresh.
+            // The next refresh shows the row with its new text.
             self.row = row;
             return Ok(());
         }
         if above.starts_with('\r') || self.printed != self.row {
             self.erase()?;
         }
-        // The status line goes before the cursor leaves the row above it.
+        // The status line is erased before the cursor leaves the row above it.
         let erase_footer = if std::mem::take(&mut self.footer).is_empty() { "" } else { "\x1b[J" };
         print(&format!("{erase_footer}{above}"))?;
         if above.contains('\n') {

@@ -1,4 +1,4 @@
-//! The loop of a conversation: a line in, a turn or a command, until there are no more lines.
+//! The loop of a conversation: reads a line, and runs a turn or a command, until there are no more lines.
 
 use futures_util::future::BoxFuture;
 
@@ -8,14 +8,14 @@ use crate::{
     failure::{self, Failure},
 };
 
-/// Input of the person.
+/// Input of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// A whole input, maybe of several lines.
+    /// A complete input, which may have several lines.
     Text(String),
     /// Ctrl-C at the prompt.
     Interrupted,
-    /// Nothing comes any more.
+    /// End of the input.
     End,
 }
 
@@ -38,9 +38,9 @@ pub(crate) trait Lines: Send {
 /// Reason to leave the prompt without an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// The client is told to end.
+    /// The client received a signal to end.
     End(Exit),
-    /// Another client's turn is at work, after the event of this number.
+    /// Another client's turn runs, after the event with this number.
     Turn { after: u64 },
     /// Ctrl-C, if the prompt does not read it as a key.
     Interrupt,
@@ -51,32 +51,33 @@ pub(crate) trait ChatBackend: Send {
     /// Runs a turn.
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
-    /// Runs a turn with the prompt of a command of the person's or the project's own; none where the line is none.
+    /// Runs a turn with the prompt of an own command of the user, a plugin or the project. Returns `None` if the line
+    /// is not such a command.
     fn own_command(&mut self, _line: &str) -> BoxFuture<'_, Option<anyhow::Result<Exit>>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Does what a command says, except leaving.
+    /// Runs a command other than `/quit`.
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
     /// Waits for a reason to leave the prompt. Turns of other clients and Ctrl-C only count if the prompt can pause.
     fn wake(&mut self, is_pausable: bool) -> BoxFuture<'_, Wake>;
 
-    /// Follows another client's turn, after the event of this number.
+    /// Follows another client's turn, after the event with this number.
     fn join(&mut self, after: u64) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
-    /// Tells the person something about the client.
+    /// Shows a message about the client.
     fn note(&mut self, text: &str);
 
-    /// Tells the person what failed.
+    /// Shows a failure.
     fn fail(&mut self, failure: &Failure);
 }
 
-/// Holds a conversation. With a person present it goes on after failures and ends well; in a script it ends
-/// with the code of the worst turn, and goes no further once the daemon is lost or somebody pressed Ctrl-C.
+/// Runs a conversation. With a user present, it continues after failures and ends with success. In a script, it ends
+/// with the code of the worst turn, and stops if the daemon is lost or Ctrl-C was pressed.
 ///
 /// # Errors
-/// When standard output is closed, or the person left while a turn was running.
+/// Fails if standard output is closed, or the user left while a turn was running.
 pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, present: bool) -> anyhow::Result<Exit> {
     let mut worst = Exit::Done;
     let mut pressed = false;
@@ -129,7 +130,7 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn ChatBackend, pres
     Ok(if present { Exit::Done } else { worst })
 }
 
-/// The next thing to do.
+/// Next event of a conversation.
 enum Next {
     Input(Input),
     Wake(Wake),
@@ -150,7 +151,7 @@ async fn next(lines: &mut dyn Lines, desk: &mut dyn ChatBackend) -> Result<Next,
     })
 }
 
-/// The worse of two ends.
+/// Returns the worse of two exit codes.
 fn worse(a: Exit, b: Exit) -> Exit {
     let rank = |exit: Exit| match exit {
         Exit::Done => 0,

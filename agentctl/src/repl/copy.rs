@@ -11,7 +11,7 @@ use crate::{
     terminal::{attention, look::TerminalStyle, paint::number, sanitize::clean},
 };
 
-/// The items of a session that are looked through.
+/// Maximum number of items of a session that are searched.
 const LOOKED_AT: usize = 500;
 
 impl Chat {
@@ -28,7 +28,7 @@ impl Chat {
             let there = count(blocks.len(), "code block");
             return Err(Failure::new(ErrorKind::NotFound, format!("the last answer has {there} to copy")).into());
         };
-        // Without the last line break, with which a shell would run it at once.
+        // The last line break is omitted, because a shell would run the pasted code at once.
         self.send_to_clipboard(block.trim_end_matches('\n'), "code block")
     }
 

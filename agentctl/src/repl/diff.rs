@@ -1,6 +1,6 @@
-//! `/diff`: what the turns of a session changed in files.
+//! `/diff`: the changes that the turns of a session made to files.
 //!
-//! The daemon foresees how that would be taken back. The way there is the way back, read backwards.
+//! The daemon previews how the changes would be undone. The reversed preview is the diff of the changes.
 
 use agentd_core::{
     tool::FileChangeKind,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Chat {
-    /// Shows what one turn did, or all of them together, page by page.
+    /// Shows the changes of one turn, or of all turns together, in the pager.
     pub(super) async fn diff(&mut self, turn: TurnChoice) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let request = UndoRequest { turn: Some(turn), redo: false, preview: true, client: daemon::CLIENT.to_owned() };
@@ -67,7 +67,7 @@ fn told(file: &UndoneFile) -> String {
     }
 }
 
-/// A unified diff of the way back as one of the way there.
+/// Reverses a unified diff.
 fn forward(diff: &str) -> String {
     let mut way = Way::default();
     let mut lines = diff.lines();
@@ -83,16 +83,13 @@ fn forward(diff: &str) -> String {
     way.text
 }
 
-/// The way there, as far as it is read.
+/// Reversed diff, as far as it was read.
 #[derive(Debug, Default)]
 struct Way {
     text: String,
     is_in_hunk: bool,
-    /// Lines that go, and lines that come, with the notes behind them.
-    going: Vec<String>,
-    coming: Vec<String>,
-    /// The last line was one that comes.
-    is_coming: bool,
+    /// Changed lines in a row with the notes below them, each with true if it is added.
+    changes: Vec<(bool, String)>,
 }
 
 impl Way {
@@ -107,20 +104,14 @@ impl Way {
             [b'@', b'@', b' ', ..] => {
                 self.flush();
                 self.is_in_hunk = true;
-                self.text.push_str(&ranges_swapped(line).unwrap_or_else(|| line.to_owned()));
-                self.text.push('\n');
+                self.text.push_str(&(ranges_swapped(line).unwrap_or_else(|| line.to_owned()) + "\n"));
             }
-            [b'+', ..] if self.is_in_hunk => {
-                self.going.push(format!("-{}", &line[1..]));
-                self.is_coming = false;
-            }
-            [b'-', ..] if self.is_in_hunk => {
-                self.coming.push(format!("+{}", &line[1..]));
-                self.is_coming = true;
-            }
+            [b'+', ..] if self.is_in_hunk => self.changes.push((false, format!("-{}", &line[1..]))),
+            [b'-', ..] if self.is_in_hunk => self.changes.push((true, format!("+{}", &line[1..]))),
             // A note is about the line above it.
-            [b'\\', ..] if self.is_in_hunk && !(self.going.is_empty() && self.coming.is_empty()) => {
-                if self.is_coming { &mut self.coming } else { &mut self.going }.push(line.to_owned());
+            [b'\\', ..] if self.is_in_hunk && !self.changes.is_empty() => {
+                let is_added = self.changes.last().is_some_and(|(is_added, _)| *is_added);
+                self.changes.push((is_added, line.to_owned()));
             }
             _ => {
                 self.flush();
@@ -129,17 +120,15 @@ impl Way {
                     "(a new, empty file)" => "(an empty file goes)",
                     line => line,
                 };
-                self.text.push_str(&modes_swapped(line).unwrap_or_else(|| line.to_owned()));
-                self.text.push('\n');
+                self.text.push_str(&(modes_swapped(line).unwrap_or_else(|| line.to_owned()) + "\n"));
             }
         }
     }
 
     fn flush(&mut self) {
-        for line in self.going.drain(..).chain(self.coming.drain(..)) {
-            self.text.push_str(&line);
-            self.text.push('\n');
-        }
+        // Stable: removed lines come first, each part in its order.
+        self.changes.sort_by_key(|(is_added, _)| *is_added);
+        self.text.extend(self.changes.drain(..).map(|(_, line)| line + "\n"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/help` and `?`: the commands and the keys.
+//! `/help` and `?`: lists of the commands and the keys.
 
 use super::{chat::Chat, conversation::ChatBackend as _, own_commands, slash};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
     terminal::{look::TerminalStyle, paint::fold},
 };
 
-/// Columns of a command's usage, and of a key.
+/// Columns of the usage of a command, and of a key.
 const USAGE: usize = 16;
 const KEY: usize = 23;
-/// Columns below which what it does is not kept in a column of its own.
+/// Minimum number of columns for a folded description.
 const NARROWEST: usize = 20;
 
 /// Keys at the prompt.
@@ -36,7 +36,7 @@ const IN_TURN: [(&str, &str); 4] = [
 ];
 
 impl Chat {
-    /// All commands, and the keys.
+    /// Lists all commands, and the keys.
     pub(super) async fn help(&mut self) -> Result<(), Failure> {
         for entry in &slash::TABLE {
             self.row(&format!("/{} {}", entry.name, entry.argument), entry.does, USAGE);
@@ -65,19 +65,15 @@ impl Chat {
         Ok(())
     }
 
-    /// The keys.
+    /// Lists the keys.
     pub(super) fn keys(&mut self) {
         self.note("at the prompt:");
-        AT_PROMPT.iter().for_each(|(key, does)| self.key_row(key, does));
+        AT_PROMPT.iter().for_each(|(key, does)| self.row(&format!("  {key}"), does, KEY));
         self.note("while a turn runs:");
-        IN_TURN.iter().for_each(|(key, does)| self.key_row(key, does));
+        IN_TURN.iter().for_each(|(key, does)| self.row(&format!("  {key}"), does, KEY));
     }
 
-    fn key_row(&mut self, key: &str, does: &str) {
-        self.row(&format!("  {key}"), does, KEY);
-    }
-
-    /// A row of two columns. Where the second one has room, it stays one.
+    /// Prints a row of two columns. The second one is folded if there is space for it.
     fn row(&mut self, usage: &str, does: &str, width: usize) {
         let columns = TerminalStyle::detect().columns().saturating_sub(width + 2);
         let rows = if columns < NARROWEST { vec![does.to_owned()] } else { fold(does, columns) };

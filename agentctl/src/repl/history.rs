@@ -1,4 +1,4 @@
-//! Commands of the chat that change what lies behind: compactions and undos.
+//! Commands of the chat that change the history: compactions, pinned rules and undos.
 
 use agentd_core::{
     context::CompactionStrategy,
@@ -27,7 +27,7 @@ impl Chat {
         Ok(done.exit())
     }
 
-    /// Takes the last compaction back.
+    /// Undoes the last compaction.
     pub(super) async fn undo_compaction(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
@@ -35,7 +35,7 @@ impl Chat {
         compact::report_undone(id, window, &undone, false)
     }
 
-    /// Lists the pinned rules, or pins one more.
+    /// Lists the pinned rules, or pins another one.
     pub(super) async fn pin(&mut self, rule: Option<String>) -> anyhow::Result<Exit> {
         let id = self.session()?.to_string();
         let pins = match &rule {
@@ -59,7 +59,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// Shows what an undo would do, asks, and does it.
+    /// Shows a preview of an undo, asks for confirmation, and undoes the changes.
     pub(super) async fn undo(&mut self, turn: Option<TurnChoice>) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let request = UndoRequest { turn, redo: false, preview: true, client: daemon::CLIENT.to_owned() };

@@ -1,5 +1,5 @@
-//! Turns of other clients in this conversation's session: they are shown as they happen, and a message that meets one is added
-//! to it.
+//! Turns of other clients in the session of this conversation: shown as they happen, and extended by messages of the
+//! user.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Chat {
-    /// Shows a turn of somebody else's from there on, to which the person may speak.
+    /// Follows another client's turn from an event on. The user may add messages to it.
     pub(super) async fn join_turn(&mut self, after: u64) -> anyhow::Result<Exit> {
         let id = self.session()?;
         self.signals.forget();
@@ -21,8 +21,8 @@ impl Chat {
         self.follow(line, Some(&mut renderer)).await
     }
 
-    /// Adds a message to the turn of another client that was met, and shows that turn from its start. What it does not take
-    /// waits for its end. None where no such turn is at work.
+    /// Adds a message to another client's running turn, and shows that turn from its start. A message that the turn
+    /// does not accept waits for its end. Returns `None` if no such turn runs.
     pub(super) async fn speak_to_other(&mut self, text: Option<String>) -> anyhow::Result<Option<Exit>> {
         let Some(id) = self.place.id().filter(|_| self.present) else { return Ok(None) };
         let view = self.daemon.client.session(&id.to_string()).await?;

@@ -1,15 +1,14 @@
-//! What the prompt completes and shows besides the commands: fetched between turns, read by the line editor.
+//! Completions and status of the prompt: fetched between turns, and read by the line editor.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agentd_core::{
-    catalogue::{ToolStanding, ToolTier},
-    guide::SkillReport,
+    catalogue::ToolTier,
     ids::SessionId,
     plugin::PluginReport,
     project::{ProjectReport, ProjectTrust},
 };
-use agentd_proto::client::{Client, McpServerView};
+use agentd_proto::client::Client;
 
 use super::own_commands::{self, OwnCommand};
 use crate::{
@@ -18,28 +17,34 @@ use crate::{
         context::percent,
         status::{self, ChatStatus, SharedStatus},
     },
-    report::short_ids,
+    report::{count, short_ids},
     terminal::sanitize::clean_line,
 };
 
-/// The sessions that can be completed.
+/// Number of sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;
 
 /// Completions besides the commands; refreshed before each prompt.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CompletionCache {
-    /// Short ids of sessions with their titles, last used first.
-    pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
-    /// Names that can be mentioned, each with a description: tools, skills, agents, MCP servers.
-    pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
-    /// Commands of the person's and the project's own, each with a description.
-    pub(crate) commands: Arc<Mutex<Vec<(String, String)>>>,
-    /// The line above the prompt.
+    known: Arc<Mutex<KnownNames>>,
+    /// Status line of the prompt.
     pub(crate) status: SharedStatus,
 }
 
+/// Names that can be completed, each with a description.
+#[derive(Debug, Default)]
+pub(crate) struct KnownNames {
+    /// Short ids of sessions with their titles, last used first.
+    pub(crate) sessions: Vec<(String, String)>,
+    /// Names that can be mentioned: tools, skills, agents, MCP servers.
+    pub(crate) mentions: Vec<(String, String)>,
+    /// Own commands of the user, plugins and the project.
+    pub(crate) commands: Vec<(String, String)>,
+}
+
 impl CompletionCache {
-    /// Fetches all of it. Completion is a nicety: where it fails there is less of it.
+    /// Fetches all completions and the status. If a request fails, its completions are missing.
     pub(crate) async fn learn(&self, client: &Client, session: Option<SessionId>) {
         self.learn_sessions(client).await;
         if let Some(session) = session {
@@ -53,20 +58,25 @@ impl CompletionCache {
         self.learn_commands(&own_commands::plugins(client).await, project.as_ref());
     }
 
-    /// Looks which commands there are in the folder in view.
+    /// Collects the own commands of the user, of plugins and of the project.
     fn learn_commands(&self, plugins: &[PluginReport], project: Option<&ProjectReport>) {
         let commands = own_commands::all(plugins, project).commands.into_iter();
         let about =
             |command: OwnCommand| (command.name, format!("{}: {}", command.origin.as_str(), command.description));
-        *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands.map(about).collect();
+        self.names().commands = commands.map(about).collect();
     }
 
-    /// Changes what the status line says.
+    /// Locks the names that can be completed.
+    pub(crate) fn names(&self) -> MutexGuard<'_, KnownNames> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the status line.
     pub(crate) fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The status as it is now.
+    /// Returns a copy of the current status.
     pub(crate) fn status(&self) -> ChatStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -75,42 +85,37 @@ impl CompletionCache {
         if let Ok(sessions) = client.sessions(COMPLETED_SESSIONS).await {
             let ids = short_ids(sessions.iter().map(|session| session.id));
             let titles = sessions.iter().map(|session| agentd_core::visible::line(&session.title));
-            let sessions = ids.into_iter().zip(titles);
-            *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions.collect();
+            self.names().sessions = ids.into_iter().zip(titles).collect();
         }
     }
 
-    /// Fetches what can be mentioned.
+    /// Fetches the names that can be mentioned.
     async fn learn_names(&self, client: &Client, session: Option<SessionId>, project: Option<&ProjectReport>) {
         let session = session.map(|id| id.to_string()).unwrap_or_default();
         let (tools, skills, agents, servers) =
             tokio::join!(client.tools(&session), client.skills(&session), client.agents(), client.mcp_servers());
+        let entry = |name: &str, about: String| (clean_line(name), clean_line(&about));
         let tools = tools.unwrap_or_default().into_iter().filter(|standing| standing.tool.label.tier != ToolTier::Off);
-        let tool = |standing: ToolStanding| {
+        let tools = tools.map(|standing| {
             let about = standing.tool.spec.description;
             let first = about.split(". ").next().unwrap_or_default().trim_end_matches('.');
-            (clean_line(&standing.tool.spec.name), clean_line(&format!("tool: {first}")))
-        };
+            entry(&standing.tool.spec.name, format!("tool: {first}"))
+        });
         let skills = skills.unwrap_or_default().into_iter().filter(|found| found.usable);
-        let skill = |found: SkillReport| {
-            (clean_line(&found.skill.name), clean_line(&format!("skill: {}", found.skill.description)))
-        };
+        let skills = skills.map(|found| entry(&found.skill.name, format!("skill: {}", found.skill.description)));
         let of_project = project.filter(|project| project.trust == ProjectTrust::Trusted);
         let of_project = of_project.into_iter().flat_map(|project| project.agents.clone());
         let agents = agents.unwrap_or_default().into_iter().chain(of_project);
-        let agents = agents.map(|card| (clean_line(&card.id), clean_line(&format!("agent: {}", card.description))));
-        let there = |server: &McpServerView| !server.tools.is_empty();
-        let servers = servers.unwrap_or_default().into_iter().filter(there);
-        let servers = servers.map(|server| {
-            let tools = crate::report::count(server.tools.len() as u64, "tool");
-            (clean_line(&server.name), format!("MCP server: {tools}"))
-        });
-        // Of those with one name the first is the one that is meant.
-        let names = tools.map(tool).chain(skills.map(skill)).chain(agents).chain(servers);
+        let agents = agents.map(|card| entry(&card.id, format!("agent: {}", card.description)));
+        let servers = servers.unwrap_or_default().into_iter().filter(|server| !server.tools.is_empty());
+        let servers =
+            servers.map(|server| entry(&server.name, format!("MCP server: {}", count(server.tools.len(), "tool"))));
+        // Of equal names, the first one is meant.
+        let names = tools.chain(skills).chain(agents).chain(servers);
         let mut names: Vec<(String, String)> = names.collect();
         names.sort_by(|left, right| left.0.cmp(&right.0));
         names.dedup_by(|later, first| later.0 == first.0);
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        self.names().mentions = names;
     }
 
     /// Fetches the status of a session. If that fails, the prompt shows the last known status.

@@ -1,5 +1,5 @@
-//! Names that are completed while they are typed: tools, skills and agents behind `@`, files behind `#`. And the files that were
-//! handed over, so that none is copied twice.
+//! Completion of mentions: tools, skills and agents after `@`, files after `#`. Also tracks uploaded files, so that
+//! none is copied twice.
 
 use std::{
     collections::HashMap,
@@ -12,10 +12,10 @@ use agentd_core::ids::SessionId;
 
 use crate::mentions::{starts, typed_path};
 
-/// Entries of one folder that are looked at for completion.
+/// Maximum number of entries of a folder for completion.
 const MAX_ENTRIES: usize = 2000;
 
-/// Files that were handed over to each session, so that a file that is mentioned again is not copied again unchanged.
+/// Files that were uploaded to each session, so that an unchanged file is not copied again.
 #[derive(Debug, Default)]
 pub(super) struct UploadedFiles(HashMap<(SessionId, PathBuf), Stamp>);
 
@@ -23,19 +23,19 @@ pub(super) struct UploadedFiles(HashMap<(SessionId, PathBuf), Stamp>);
 type Stamp = (SystemTime, u64);
 
 impl UploadedFiles {
-    /// Forgets it all: the model knows of none of it any more.
+    /// Forgets all files, after the model's history was cleared.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// Takes note of a file that was handed over.
+    /// Adds an uploaded file.
     pub(super) fn note(&mut self, session: SessionId, path: PathBuf) {
         if let Some(stamp) = stamp(&path) {
             self.0.insert((session, path), stamp);
         }
     }
 
-    /// Returns whether the session has the file as it is now.
+    /// Returns true if the session has the current version of the file.
     pub(super) fn has(&self, session: Option<SessionId>, path: &Path) -> bool {
         let known = session.and_then(|session| self.0.get(&(session, path.to_owned())));
         known.is_some_and(|known| stamp(path).as_ref() == Some(known))
@@ -47,7 +47,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// The name that is begun at the end of what was typed, as in `@pd`, and where it starts.
+/// Returns the incomplete name at the end of the text, as in `@pd`, and its offset.
 pub(super) fn begun_name(typed: &str) -> Option<(usize, &str)> {
     let at = typed.rfind('@')?;
     let begun = &typed[at + 1..];
@@ -57,14 +57,14 @@ pub(super) fn begun_name(typed: &str) -> Option<(usize, &str)> {
     (is_name && starts_word).then_some((at + 1, begun))
 }
 
-/// Returns whether a name begins so: case is ignored, and `-` and `_` are alike.
+/// Returns true if a name starts with `begun`, ignoring case and the difference between `-` and `_`.
 pub(super) fn begins(name: &str, begun: &str) -> bool {
     let plain = |letter: char| if letter == '_' { '-' } else { letter.to_ascii_lowercase() };
     let mut letters = name.chars().map(plain);
     begun.chars().map(plain).all(|wanted| letters.next() == Some(wanted))
 }
 
-/// Completions of the mention at the end of what was typed: where its path starts, and the paths.
+/// Completes the mention of a file at the end of the text. Returns the offset of its path, and the paths.
 pub(super) fn complete(typed: &str) -> Option<(usize, Vec<String>)> {
     let line_start = typed.rfind('\n').map_or(0, |index| index + 1);
     let start = starts(&typed[line_start..]).last()? + line_start;
@@ -77,7 +77,7 @@ pub(super) fn complete(typed: &str) -> Option<(usize, Vec<String>)> {
     };
     let place = if folder.is_empty() { PathBuf::from(".") } else { typed_path(folder) };
     let entries: Vec<_> = fs::read_dir(place).ok()?.take(MAX_ENTRIES).flatten().collect();
-    // Half of what is there would complete to what is not meant.
+    // An incomplete list could complete the wrong path.
     if entries.len() == MAX_ENTRIES {
         return Some((start, Vec::new()));
     }

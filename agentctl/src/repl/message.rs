@@ -1,30 +1,30 @@
-//! A message to the model: what the person typed, and what goes with it behind their words.
+//! A message to the model: the text that the user typed, followed by extras.
 //!
-//! Only the words are theirs. What goes with them mentions nothing, names no session, and where all of it is too long for a
-//! model's window the words stay whole.
+//! Only the typed text can mention files and name the session. If the message is too long for the model's window, the
+//! typed text is not cut.
 
 use agentd_core::input::{InputPart, Selection};
 
-/// Outputs of commands that go with one message.
+/// Maximum number of command outputs in a message.
 const MOST_OUTPUTS: usize = 8;
-/// Files that are told of with one message.
+/// Maximum number of files named in a message.
 const MOST_FILES: usize = 64;
 
-/// The input of a turn.
+/// Input of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TurnInput {
-    /// The line as it was typed. Where it cannot be sent it stands in the prompt again.
+    /// The typed line, which returns to the prompt if it cannot be sent.
     pub(super) line: String,
-    /// The words for the model.
+    /// The text for the model.
     pub(crate) text: String,
-    /// The bytes at their beginning that the person typed; none where all of them are the person's.
+    /// Number of bytes at the start of the text that the user typed; `None` for all.
     pub(crate) typed_bytes: Option<usize>,
-    /// True if the turn begins with a plan, whatever is configured.
+    /// True if the turn starts with a plan, regardless of the configuration.
     pub(crate) plans: bool,
 }
 
 impl TurnInput {
-    /// A line that is sent as it is.
+    /// Creates an input that is sent unchanged.
     pub(super) fn typed(line: String) -> Self {
         Self { text: line.clone(), line, typed_bytes: None, plans: false }
     }
@@ -44,7 +44,7 @@ pub(super) struct MessageExtras {
 }
 
 impl MessageExtras {
-    /// Says which file is meant.
+    /// Adds a note about a file.
     pub(super) fn add_file(&mut self, note: String) {
         if self.files.len() < MOST_FILES && !self.files.contains(&note) {
             self.files.push(note);
@@ -53,16 +53,16 @@ impl MessageExtras {
 
     /// Adds lines of files, which are parts of the input.
     pub(super) fn quote(&mut self, lines: Vec<Selection>) {
-        // Of a message that was not sent and is sent again, they are the same.
+        // Replaces the selections, because a message that could not be sent is prepared again.
         self.quoted = lines;
     }
 
-    /// The lines of files that go with the message.
+    /// Returns the added lines of files.
     pub(super) fn parts(&self) -> Vec<InputPart> {
         self.quoted.iter().cloned().map(InputPart::Selection).collect()
     }
 
-    /// Adds the output of a command. The oldest makes room for it.
+    /// Adds the output of a command. Above the limit, the oldest output is dropped.
     pub(super) fn add_output(&mut self, block: String) {
         if self.outputs.len() == MOST_OUTPUTS {
             self.outputs.remove(0);
@@ -70,17 +70,16 @@ impl MessageExtras {
         self.outputs.push(block);
     }
 
-    /// The message with it, and the bytes at its beginning that the person typed.
+    /// Returns the message with its extras, and the number of bytes at its start that the user typed.
     pub(super) fn behind(&self, input: &TurnInput) -> (String, Option<u64>) {
-        let in_bytes = |bytes: usize| bytes as u64;
         if self.files.is_empty() && self.outputs.is_empty() {
-            return (input.text.clone(), input.typed_bytes.map(in_bytes));
+            return (input.text.clone(), input.typed_bytes.map(|bytes| bytes as u64));
         }
         let words = input.text.trim_end();
         let files = (!self.files.is_empty()).then(|| format!("Files: {}", self.files.join("; ")));
         let parts = [words.to_owned()].into_iter().chain(files).chain(self.outputs.iter().cloned());
         let typed = input.typed_bytes.unwrap_or(words.len()).min(words.len());
-        (parts.collect::<Vec<_>>().join("\n\n"), Some(in_bytes(typed)))
+        (parts.collect::<Vec<_>>().join("\n\n"), Some(typed as u64))
     }
 }
 

@@ -1,24 +1,24 @@
-//! The conversation at a terminal, and the same for scripts that pipe lines in.
+//! The conversation at a terminal, and for scripts that pipe lines in.
 //!
-//! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`prompt`] where a
-//!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
-//! - [`chat`]: what the loop does over the daemon's socket: turns and what waits; [`commands`] are the slash commands,
-//!   [`uploads`] the files that go with what is said, [`message`] all that does.
-//! - [`help`], [`overview`], [`copy`], [`diff`]: its commands that tell. [`shell`]: `!`, a command of the person's.
-//! - [`own_commands`]: commands of the person's and the project's own. [`prepared`]: turns with their prompts, and `/init`.
-//!   [`trusting`]: what the project brings along, and `/trust`.
-//! - [`btw`]: side questions. [`advice`]: the greeting, and what stands below it.
-//! - [`replay`]: the last turns of a session that is taken up.
-//! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from, which [`choice`] opens.
-//! - [`history`]: its commands that compact and undo, [`rewind`] the one that goes back. [`show`]: the one that shows a result whole.
-//! - [`completion`]: what the prompt completes. [`own_editor`]: the person's editor. [`modes`]: `/mode`. [`models`]: `/model`.
-//!   [`clipboard`]: pictures that are pasted.
-//! - [`plain`]: prompt and questions on a terminal that obeys nothing.
-//! - [`known`]: what the prompt completes and shows besides the commands.
-//! - [`watch`]: finds out when another client's turn is at work in the session, [`joining`] shows it and speaks to it.
-//! - [`mentions`]: completion of names behind `@` and `#`, and the files that a session has.
-//! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what, [`edit`] changes a call,
-//!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
+//! - [`conversation`]: the loop, independent of terminal and daemon. Lines come from [`prompt`] at a terminal, and from
+//!   [`stdin`] elsewhere. [`slash`] distinguishes commands from text.
+//! - [`chat`]: actions of the loop over the daemon's socket: turns and questions. [`commands`]: slash commands.
+//!   [`uploads`]: files of a message. [`message`]: a message with its extras.
+//! - [`help`], [`overview`], [`copy`], [`diff`]: commands that show something. [`shell`]: commands after `!`.
+//! - [`own_commands`]: own commands of the user, plugins and the project. [`prepared`]: turns with their prompts, and
+//!   `/init`. [`trusting`]: notices about the project's files, and `/trust`.
+//! - [`btw`]: side questions. [`advice`]: the greeting, and advice below it.
+//! - [`replay`]: the last turns of a resumed session.
+//! - [`moving`]: commands that go to other sessions. [`picker`]: lists to choose from, opened by [`choice`].
+//! - [`history`]: commands that compact, pin and undo. [`rewind`]: `/rewind`. [`show`]: `/show`.
+//! - [`completion`]: completions of the prompt. [`own_editor`]: the user's editor. [`modes`]: `/mode`. [`models`]:
+//!   `/model`. [`clipboard`]: pasted pictures.
+//! - [`plain`]: prompt and questions on a terminal without escape sequences.
+//! - [`known`]: names for completions, and the status of the prompt.
+//! - [`watch`]: detects turns of other clients in the session. [`joining`]: follows them and adds messages to them.
+//! - [`mentions`]: completion of names after `@` and `#`, and the uploaded files of a session.
+//! - [`asker`]: approvals and questions. [`question`]: their layout and keys. [`edit`]: edits of a call. [`console`]:
+//!   their terminal. [`pager`]: long texts.
 
 mod advice;
 mod asker;
@@ -78,21 +78,20 @@ use crate::{
 };
 pub(crate) use asker::TerminalAsker;
 
-/// Holds a conversation until its input ends. `first` is said before all else.
+/// Runs a conversation until its input ends. `first` is the first input.
 ///
 /// # Errors
-/// When the session that was named is not there, the daemon is lost at the start, standard input is no text,
-/// standard output is closed, or the person left while a turn was running.
+/// Fails if the session does not exist, the daemon is lost at the start, standard input is not text, standard output is
+/// closed, or the user left while a turn was running.
 pub(crate) async fn run(
     daemon: Daemon,
     place: SessionTarget,
-    first: Option<String>,
+    mut first: Option<String>,
     command_line: CommandLine,
 ) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let keyboard = Keyboard::of_terminal();
     let known = CompletionCache::default();
-    let mut first = first;
     if present && !is_plain() {
         let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
         keyboard.typed(|typed| {

@@ -12,7 +12,7 @@ use crate::{
     terminal::{paint::number, sanitize::clean_line},
 };
 
-/// A model that can be chosen.
+/// Model that can be chosen.
 #[derive(Debug, PartialEq, Eq)]
 struct ModelRow {
     name: ModelName,
@@ -22,7 +22,7 @@ struct ModelRow {
 }
 
 impl Chat {
-    /// Chooses a model, or shows what there is to choose.
+    /// Chooses a model, or lists the models to choose from.
     pub(super) async fn change_model(&mut self, wanted: Option<ModelName>) -> anyhow::Result<Exit> {
         if let Some(name) = wanted {
             self.choose_model(&name).await?;
@@ -57,7 +57,7 @@ impl Chat {
         };
         let at = rows.iter().rposition(|row| row.is_current).unwrap_or(0);
         let choices = rows.iter().map(choice).collect();
-        let picked = self.choose("Models", choices, at).await?;
+        let picked = self.choose("Models", choices, at, None).await?;
         if let Some(row) = picked.and_then(|index| rows.get(index)) {
             self.choose_model(&row.name).await?;
         }
@@ -86,14 +86,14 @@ impl Chat {
         Ok(())
     }
 
-    /// The model that the session has now.
+    /// Returns the model choice of the session.
     pub(super) async fn model_choice(&mut self) -> Result<ModelChoice, Failure> {
         let Some(id) = self.place.id() else { return Ok(self.place.first_model()) };
         let settings = self.daemon.client.session(&id.to_string()).await?.session.settings;
         Ok(ModelChoice { slot: settings.slot, id: settings.model })
     }
 
-    /// The model of a session, or of the new one, as far as it is known without asking.
+    /// Returns the model of a session, or of a new one, without a request to the daemon.
     pub(super) fn model_of(&self, view: Option<&SessionView>) -> SlotInfo {
         self.foreseen(&view.map_or_else(
             || self.place.first_model(),
@@ -101,7 +101,7 @@ impl Chat {
         ))
     }
 
-    /// The model of a choice, as far as it is known without asking.
+    /// Returns the model of a choice without a request to the daemon.
     pub(super) fn foreseen(&self, choice: &ModelChoice) -> SlotInfo {
         let slot = choice.slot.unwrap_or_default();
         let own = self.slots.iter().find(|info| info.slot == slot).cloned();
@@ -115,7 +115,7 @@ impl Chat {
     }
 }
 
-/// Models to choose from: what is configured, the slots that have a model of their own, and the models that are listed.
+/// Returns the models to choose from: the configured one, the slots with a separate model, and the listed models.
 fn rows(slots: &[SlotInfo], listed: &[ListedModel], now: &ModelChoice) -> Vec<ModelRow> {
     let slot = now.slot.unwrap_or_default();
     let own_id = |slot: Slot| slots.iter().find(|info| info.slot == slot).map_or("", |info| info.model.id.as_str());
@@ -139,7 +139,7 @@ fn rows(slots: &[SlotInfo], listed: &[ListedModel], now: &ModelChoice) -> Vec<Mo
         about,
         is_current: id == current,
     };
-    // One that was taken whatever is listed.
+    // Model that was chosen although its server does not list it.
     let unlisted = now.id.as_deref().filter(|id| listed.iter().all(|model| model.id != **id));
     std::iter::once(default)
         .chain(slots.iter().filter(is_own).map(of_slot))

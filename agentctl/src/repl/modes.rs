@@ -1,4 +1,5 @@
-//! `/mode` and Shift-Tab: how much of a session runs unasked. `/project`: access to its folder. `/agent`: who works in it.
+//! `/mode` and Shift-Tab: the calls of a session that run without asking. `/project`: access to its folder. `/agent`:
+//! its agent.
 
 use agentd_core::{
     error::ErrorKind,
@@ -17,7 +18,7 @@ use crate::{
 const READ_ONLY: &str = "the folder is read-only: the first edit asks to make it writable, `/project rw` does it now";
 
 impl Chat {
-    /// Sets the mode, or shows what there is to choose.
+    /// Sets the mode, or lists the modes.
     pub(super) async fn change_mode(&mut self, wanted: Option<SessionMode>) -> anyhow::Result<Exit> {
         match wanted {
             Some(mode) => {
@@ -64,10 +65,10 @@ impl Chat {
         self.agent = Some(name);
     }
 
-    /// Sets the mode that was chosen by a key, before anything depends on it.
+    /// Sets the mode that was chosen by a key, before an action depends on it.
     ///
     /// # Errors
-    /// When the daemon is lost, after which the choice stands, or refuses it, after which it does not.
+    /// Fails if the daemon is lost, which keeps the choice, or refuses the mode, which drops the choice.
     pub(super) async fn settle_mode(&mut self) -> Result<(), Failure> {
         let Some(mode) = self.known.status().chosen else { return Ok(()) };
         let set = self.set_mode(mode).await;

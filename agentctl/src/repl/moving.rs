@@ -1,6 +1,4 @@
-//! Commands that go to another session: by name, by choice, or a new one.
-
-use std::path::Path;
+//! Commands that go to another session: by name, from a list, or a new one.
 
 use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary, visible};
 use agentd_proto::client::NewSession;
@@ -15,15 +13,15 @@ use crate::{
     terminal::paint::clip,
 };
 
-/// Sessions among which that of the folder is looked for.
+/// Number of sessions that are searched for the last one of a folder.
 const LOOKED_AT: usize = 50;
-/// The columns of a session's title.
+/// Maximum number of columns of a session's title.
 const TITLE: usize = 40;
-/// Sessions to choose from at the most.
+/// Maximum number of sessions to choose from.
 const OFFERED: usize = 500;
 
 impl Chat {
-    /// Goes to a session, and takes up what waits there.
+    /// Goes to a session, and resumes its open turn and questions.
     pub(super) async fn load(&mut self, name: String) -> anyhow::Result<()> {
         let before = std::mem::replace(&mut self.place, SessionTarget::Named(name));
         match self.resolve().await {
@@ -42,7 +40,7 @@ impl Chat {
         }
     }
 
-    /// Has the person choose a session, those of this folder first.
+    /// Asks the user to choose a session. Sessions of this folder come first.
     pub(super) async fn resume(&mut self) -> anyhow::Result<Exit> {
         if !self.present {
             return Err(Failure::usage("/resume needs a terminal to choose at")
@@ -51,10 +49,8 @@ impl Chat {
         }
         let mut sessions = self.daemon.client.sessions(OFFERED).await?;
         let here = self.place.project().map(|mount| mount.path.clone()).or(self.known.status().folder.map(|m| m.path));
-        let is_here = |session: &SessionSummary| {
-            session.project.as_ref().map(|mount| mount.path.as_path()) == here.as_deref().map(Path::new)
-        };
-        // Stable: of each part, those that were used last stay first.
+        let is_here = |session: &SessionSummary| session.project.as_ref().map(|mount| &mount.path) == here.as_ref();
+        // Stable: within both parts, the last used session stays first.
         sessions.sort_by_key(|session| !is_here(session));
         if sessions.is_empty() {
             self.note("no sessions yet; this is the first");
@@ -70,7 +66,7 @@ impl Chat {
     /// Shows which session was last used in the folder of a new one, and whether it waits for an answer.
     pub(super) async fn tell_last_here(&mut self) {
         let Some(here) = self.place.project().map(|mount| mount.path.clone()) else { return };
-        // A greeting is as good without it.
+        // The greeting works without this line.
         let sessions = self.daemon.client.sessions(LOOKED_AT).await.unwrap_or_default();
         let is_here = |session: &&SessionSummary| session.project.as_ref().is_some_and(|mount| mount.path == here);
         if let Some(last) = sessions.iter().find(is_here) {
@@ -80,11 +76,11 @@ impl Chat {
         }
     }
 
-    /// Begins a new session in the same folders and mode, with the same model, traced as before. The one before stays as it is.
+    /// Starts a new session with the same folders, mode, model and tracing. The previous session is not changed.
     pub(super) async fn begin_anew(&mut self) -> anyhow::Result<Exit> {
         let status = self.known.status();
         let before = self.place.id();
-        // Where nobody knows it any more, it is what is configured.
+        // If the choice is unknown, the configured model is used.
         let ModelChoice { slot, id: model } = self.model_choice().await.unwrap_or_default();
         let (project, mode) = (status.folder, Some(status.mode));
         let folders = status.added.iter().map(AddedFolder::mount).collect();

@@ -1,49 +1,46 @@
-//! `/todos`, `/cost`, and what is told of a session that has not begun.
+//! `/todos`, `/cost`, and the settings of a session before its first turn.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use agentd_core::{
-    context::PromptReport,
-    event::EventKind,
-    folder::Mounts,
-    grant::ScopedGrant,
-    model::Slot,
-    session::{Mount, TodoStatus},
-    turn::TurnResult,
-    visible,
+    context::PromptReport, event::EventKind, folder::Mounts, grant::ScopedGrant, model::Slot, session::Mount,
+    turn::TurnResult, visible,
 };
 
 use super::{chat::Chat, conversation::ChatBackend as _, replay};
 use crate::{
     exit::Exit,
     failure::Failure,
-    render::closing,
+    render::{
+        closing,
+        context::{todo_count, todo_row},
+    },
     report::count,
     terminal::{paint::number, sanitize::clean_line},
     turn::{Arrival, Line as _, SocketLine},
 };
 
-/// A turn that has ended.
-struct EndedTurn {
-    result: TurnResult,
-    /// Tokens of its requests that were repeated.
+/// Model calls of a turn.
+#[derive(Debug, Default)]
+struct TurnCalls {
+    /// Number of tokens of the requests that repeated the previous request.
     repeated: u64,
-    /// The models that answered, each with why.
+    /// Models that answered, each with the reason for its choice.
     choices: Vec<String>,
     misses: CacheMisses,
 }
 
-/// A choice of a model in a line.
+/// Returns a line about a choice of a model.
 fn choice(slot: Slot, model: &str, reason: &str) -> String {
     format!("{} of {slot}: {}", clean_line(model), clean_line(reason))
 }
 
-/// Reasons for which parts of requests were computed again, each with how often and for how many tokens.
+/// Reasons for cache misses, each with the number of misses and of tokens.
 #[derive(Debug, Default)]
 struct CacheMisses(BTreeMap<String, (usize, u64)>);
 
 impl CacheMisses {
-    /// Takes in one request: the daemon's own account, and the server's.
+    /// Adds the misses of a request, as reported by the daemon and by the server.
     fn add(&mut self, prompt: &PromptReport) {
         let own = prompt.broken_by.as_ref().map(|segment| (format!("changed: {segment}"), 0));
         let remarks = prompt.remarks.iter().map(|remark| (format!("server: {}", remark.reason), remark.tokens));
@@ -54,7 +51,7 @@ impl CacheMisses {
         }
     }
 
-    /// A line for each.
+    /// Returns a line for each reason.
     fn lines(&self) -> impl Iterator<Item = String> {
         self.0.iter().take(MISSES).map(|(reason, (times, tokens))| {
             let times = if *times > 1 { format!(" ×{times}") } else { String::new() };
@@ -64,37 +61,24 @@ impl CacheMisses {
     }
 }
 
-/// Reasons that are shown.
+/// Maximum number of reasons shown.
 const MISSES: usize = 6;
 
 impl Chat {
-    /// The todo list, all of it.
+    /// Shows the complete todo list.
     pub(super) async fn todos(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let todos = self.daemon.client.session(&id.to_string()).await?.session.todos;
-        if todos.is_empty() {
-            self.note("the todo list is empty");
-        }
-        for todo in &todos {
-            let mark = match todo.status {
-                TodoStatus::Completed => '✓',
-                TodoStatus::InProgress => '▸',
-                TodoStatus::Pending => '☐',
-            };
-            self.note(&format!("{mark} {}", clean_line(&todo.content)));
-        }
-        if !todos.is_empty() {
-            let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
-            self.note(&format!("{done} of {} done", todos.len()));
-        }
+        todos.iter().for_each(|todo| self.note(&todo_row(todo)));
+        self.note(&if todos.is_empty() { "the todo list is empty".to_owned() } else { todo_count(&todos) });
         Ok(Exit::Done)
     }
 
-    /// Tokens and money of the last turn and of the session.
+    /// Shows tokens and money of the last turn and of the session.
     pub(super) async fn cost(&mut self) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let summary = self.daemon.client.session(&id.to_string()).await?.session.summary;
-        if let Some(EndedTurn { result, repeated, choices, misses }) = self.last_turn(summary.last_seq).await? {
+        if let Some((result, TurnCalls { repeated, choices, misses })) = self.last_turn(summary.last_seq).await? {
             self.note(&format!("last turn  {}", closing::took(&result, repeated)));
             choices.into_iter().chain(misses.lines()).for_each(|line| self.note(&format!("           {line}")));
         }
@@ -105,35 +89,30 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// The last turn that has ended.
-    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<EndedTurn>> {
+    /// Returns the last turn that has ended.
+    async fn last_turn(&mut self, last_seq: u64) -> anyhow::Result<Option<(TurnResult, TurnCalls)>> {
         let id = self.session()?;
         let items = self.daemon.client.items(&id.to_string(), 0, replay::LOOKED_AT).await?;
         let Some(begun) = replay::begins(&items, u64::MAX).pop() else { return Ok(None) };
         let mut line = SocketLine::attach(&self.daemon, id, begun - 1).await?;
-        let (mut last, mut repeated, mut choices) = (None, 0u64, Vec::new());
-        let mut missed = CacheMisses::default();
+        let (mut last, mut calls) = (None, TurnCalls::default());
         while let Some(arrival) = line.next().await? {
             let Arrival::Event(event) = arrival else { continue };
             match &event.kind {
                 EventKind::TurnStarted { slot, model, reason, .. } => {
-                    (repeated, missed) = (0, CacheMisses::default());
-                    choices = vec![choice(*slot, model, reason)];
+                    calls = TurnCalls { choices: vec![choice(*slot, model, reason)], ..TurnCalls::default() };
                 }
-                EventKind::ModelChosen { slot, model, reason, .. } => choices.push(choice(*slot, model, reason)),
-                EventKind::UsageUpdated { prompt, .. } => {
-                    let more = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
-                    repeated = repeated.saturating_add(more);
-                    prompt.iter().for_each(|prompt| missed.add(prompt));
+                EventKind::ModelChosen { slot, model, reason, .. } => calls.choices.push(choice(*slot, model, reason)),
+                EventKind::UsageUpdated { prompt: Some(prompt), .. } => {
+                    calls.repeated = calls.repeated.saturating_add(prompt.repeated_tokens);
+                    calls.misses.add(prompt);
                 }
                 EventKind::TurnEnded { result } => {
-                    let (result, choices) = (TurnResult::clone(result), choices.clone());
-                    let misses = std::mem::take(&mut missed);
-                    last = Some(EndedTurn { result, repeated, choices, misses });
+                    last = Some((TurnResult::clone(result), std::mem::take(&mut calls)));
                 }
                 _ => {}
             }
-            // Another client's turn may go on behind it.
+            // Another client's turn may follow.
             if event.seq >= last_seq {
                 break;
             }
@@ -141,18 +120,18 @@ impl Chat {
         Ok(last)
     }
 
-    /// The folder of the session, or of the one to be.
+    /// Returns the folder of the session, or of the new one.
     ///
     /// # Errors
-    /// When the daemon is lost.
+    /// Fails if the daemon is lost.
     pub(super) async fn project(&mut self) -> Result<Option<Mount>, Failure> {
         Ok(self.mounts().await?.project)
     }
 
-    /// The folders of the session, or of the one to be.
+    /// Returns the folders of the session, or of the new one.
     ///
     /// # Errors
-    /// When the daemon is lost.
+    /// Fails if the daemon is lost.
     pub(super) async fn mounts(&mut self) -> Result<Mounts, Failure> {
         match self.place.id() {
             Some(id) => Ok(self.daemon.client.session(&id.to_string()).await?.session.settings.mounts()),
@@ -160,23 +139,21 @@ impl Chat {
         }
     }
 
-    /// Tells what a session would have that begins now.
+    /// Shows the settings of a session that would start now.
     pub(super) async fn tell_new_session(&mut self) -> anyhow::Result<Exit> {
         let client = self.daemon.client.clone();
         let (tools, skills, grants) = tokio::join!(client.tools(""), client.skills(""), client.grants(None));
         let (tools, skills) = (tools?, skills?);
         self.note("session   new: it begins with the first thing you say");
-        match self.place.project() {
-            Some(mount) => {
-                let how = if mount.writable { "writable" } else { "read-only" };
-                self.note(&format!("project   {} ({how})", visible::line(&mount.path.display().to_string())));
-            }
-            None => self.note("project   no folder in view"),
-        }
-        for folder in self.place.mounts().folders {
-            let how = if folder.writable { "writable" } else { "read-only" };
-            let path = folder.path.display().to_string();
-            self.note(&format!("folder    {} ({how}), seen as {}", visible::line(&path), folder.at));
+        let shown = |path: &Path, writable: bool| {
+            let access = if writable { "writable" } else { "read-only" };
+            format!("{} ({access})", visible::line(&path.display().to_string()))
+        };
+        let Mounts { project, folders } = self.place.mounts();
+        let project = project.map(|mount| shown(&mount.path, mount.writable));
+        self.note(&format!("project   {}", project.as_deref().unwrap_or("no folder in view")));
+        for folder in folders {
+            self.note(&format!("folder    {}, seen as {}", shown(&folder.path, folder.writable), folder.at));
         }
         let mode = self.known.status().chosen.unwrap_or_else(|| self.place.first_mode());
         self.note(&format!("mode      {mode}: {}", mode.description()));
@@ -191,7 +168,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// The rules that hold in every session.
+    /// Lists the rules that apply in every session.
     pub(super) async fn list_lasting_grants(&mut self) -> anyhow::Result<Exit> {
         let held = self.daemon.client.grants(None).await?;
         self.note("a new session has the rules that hold in every session:");

@@ -1,10 +1,10 @@
-//! Slash commands of somebody's own: Markdown files whose text is a prompt, in `commands/` of the person's configuration, read when
-//! they are used, in plugins, and in `.agentd/commands/` of the project, as the daemon tells them.
+//! Own slash commands: Markdown files whose text is a prompt. Files in `commands/` of the user's configuration are read
+//! when they are used. The daemon lists those of plugins and of `.agentd/commands/` of the project.
 //!
-//! A project's file is the text of whoever wrote the project. It is used only where the person trusts the project, and sent for
-//! nobody but the person who types its name; it names no file of the person and no skill, for only what they type behind the
-//! name does. So it is with a plugin's. A command of the person's hides one of a plugin, and that one of the project's; none hides
-//! one of the table.
+//! The text of a project's command comes from the author of the project. It is used only if the user trusts the
+//! project, and only if the user types its name. Only the arguments that the user types can mention files and skills.
+//! The same applies to commands of plugins. For equal names, commands of the user precede those of plugins, which
+//! precede those of the project. No command replaces a builtin one.
 
 use std::{
     fs, io,
@@ -22,15 +22,15 @@ use super::slash;
 pub(crate) use super::slash::is_own_name;
 use crate::{daemon, failure::Failure, project, terminal::sanitize::clean_line};
 
-/// The largest file, in bytes.
+/// Maximum size of a file, in bytes.
 const LARGEST: u64 = 64 * 1024;
-/// Files of one folder that are looked at.
+/// Maximum number of files in a folder.
 const MOST_FILES: usize = 200;
 
-/// The folder of commands, below the person's configuration and below that of a project.
+/// Folder of commands, in the user's configuration and in that of a project.
 const FOLDER: &str = "commands";
 
-/// The author of a command.
+/// Author of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandOrigin {
     Person,
@@ -48,49 +48,44 @@ impl CommandOrigin {
     }
 }
 
-/// A command of somebody's own.
+/// Own command of the user, a plugin or a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnCommand {
     pub(crate) name: String,
     pub(super) origin: CommandOrigin,
-    /// Its file, as people are told of it.
+    /// Name of its file for people.
     pub(crate) file: String,
     pub(crate) description: String,
-    /// Its arguments, as it describes them.
+    /// Description of its arguments.
     pub(crate) argument: String,
     prompt: String,
 }
 
-/// The commands that there are, sorted by name, and what is wrong with others, each in a sentence.
+/// Commands sorted by name, and the problems of others, each in a sentence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OwnCommands {
     pub(crate) commands: Vec<OwnCommand>,
     pub(super) problems: Vec<String>,
 }
 
-/// The plugins whose commands there are. Where the daemon does not tell there are none.
+/// Returns the installed plugins; none if the daemon cannot list them.
 pub(crate) async fn plugins(client: &Client) -> Vec<PluginReport> {
     let plugins = client.known_plugins().await.unwrap_or_default();
     plugins.into_iter().filter(|plugin| plugin.state == PluginState::Installed).collect()
 }
 
-/// All commands of the person's, of plugins and of a project.
+/// Returns all own commands of the user, of plugins and of a project.
 pub(crate) fn all(plugins: &[PluginReport], project: Option<&ProjectReport>) -> OwnCommands {
     let mut found = person_folder().map(|folder| collect(&folder)).unwrap_or_default();
-    for plugin in plugins {
-        add(&mut found, CommandOrigin::Plugin, &plugin.commands, |name| plugin_file(plugin, name));
-    }
-    if let Some(project) = project {
-        add_project(&mut found, project);
-    }
+    add_foreign(&mut found, plugins, project);
     found.commands.sort_by(|left, right| left.name.cmp(&right.name));
     found
 }
 
-/// The command of that name; none if nobody has one.
+/// Returns the own command with this name, or `None` if there is none.
 ///
 /// # Errors
-/// When its file is no command, or it is one of a project that is not trusted.
+/// Fails if its file is invalid, or its project is not trusted.
 pub(crate) fn find(
     name: &str,
     plugins: &[PluginReport],
@@ -102,36 +97,41 @@ pub(crate) fn find(
     {
         return Ok(Some(command));
     }
-    let of_plugins = plugins.iter().find_map(|plugin| {
-        let command = plugin.commands.iter().find(|command| command.name == name)?;
-        Some(parse(CommandOrigin::Plugin, name, plugin_file(plugin, name), &command.text))
-    });
-    if let Some(command) = of_plugins {
-        return command.map(Some).map_err(broken);
+    let mut foreign = foreign(plugins, project);
+    let Some((origin, file, command)) = foreign.find(|(.., command)| command.name == name) else { return Ok(None) };
+    match project.filter(|project| origin == CommandOrigin::Project && project.trust != ProjectTrust::Trusted) {
+        Some(project) => {
+            let untrusted = format!("/{name} comes from this project, which is not trusted");
+            Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::trust_hint(project)))
+        }
+        None => parse(origin, name, file, &command.text).map(Some).map_err(broken),
     }
-    let of_project = project.and_then(|project| {
-        let command = project.commands.iter().find(|command| command.name == name)?;
-        Some((project, &command.text))
-    });
-    let Some((project, text)) = of_project else { return Ok(None) };
-    if project.trust != ProjectTrust::Trusted {
-        let untrusted = format!("/{name} comes from this project, which is not trusted");
-        return Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::trust_hint(project)));
-    }
-    parse(CommandOrigin::Project, name, project_file(project, name), text).map(Some).map_err(broken)
 }
 
-/// The folder of the person's commands.
+/// Returns the commands of plugins and of a project in the order of their precedence, each with a name of its file for
+/// people.
+fn foreign<'a>(
+    plugins: &'a [PluginReport],
+    project: Option<&'a ProjectReport>,
+) -> impl Iterator<Item = (CommandOrigin, String, &'a ProjectCommand)> {
+    let of_plugins = plugins.iter().flat_map(|plugin| {
+        let file = move |name: &str| clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name));
+        plugin.commands.iter().map(move |command| (CommandOrigin::Plugin, file(&command.name), command))
+    });
+    let of_project = project.into_iter().flat_map(|project| {
+        let folder = project.path.join(PROJECT_FOLDER).join(FOLDER);
+        let file = move |name: &str| shown(&folder.join(format!("{name}.md")));
+        project.commands.iter().map(move |command| (CommandOrigin::Project, file(&command.name), command))
+    });
+    of_plugins.chain(of_project)
+}
+
+/// Returns the folder of the user's commands.
 fn person_folder() -> Option<PathBuf> {
     daemon::config_dir().ok().map(|folder| folder.join(FOLDER))
 }
 
-/// The path of a project's command, as people are told of it.
-fn project_file(project: &ProjectReport, name: &str) -> String {
-    shown(&project.path.join(PROJECT_FOLDER).join(FOLDER).join(format!("{name}.md")))
-}
-
-/// The commands of a folder, and what is wrong with others in it.
+/// Reads the commands of a folder, and the problems of invalid ones.
 fn collect(folder: &Path) -> OwnCommands {
     let mut found = OwnCommands::default();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -153,20 +153,17 @@ fn collect(folder: &Path) -> OwnCommands {
     found
 }
 
-/// The name of a plugin's command, as people are told of it.
-fn plugin_file(plugin: &PluginReport, name: &str) -> String {
-    clean_line(&format!("commands/{name}.md of the plugin {}", plugin.name))
-}
-
-/// Adds commands of others, those of which nobody before has one of the name.
-fn add(found: &mut OwnCommands, origin: CommandOrigin, commands: &[ProjectCommand], file_of: impl Fn(&str) -> String) {
-    for ProjectCommand { name, text } in commands {
+/// Adds the commands of plugins and of a trusted project, except those whose name is in use. Each omitted command is
+/// reported.
+fn add_foreign(found: &mut OwnCommands, plugins: &[PluginReport], project: Option<&ProjectReport>) {
+    let trusted = project.filter(|project| project.trust == ProjectTrust::Trusted);
+    for (origin, file, ProjectCommand { name, text }) in foreign(plugins, trusted) {
         let known = found.commands.iter().find(|known| known.name == *name);
         let because = known.map(|known| match known.origin {
             CommandOrigin::Person => "you have a command of this name".to_owned(),
             CommandOrigin::Plugin | CommandOrigin::Project => format!("of {}", known.file),
         });
-        match (parse(origin, name, file_of(name), text), because) {
+        match (parse(origin, name, file, text), because) {
             (Ok(command), None) => found.commands.push(command),
             (Ok(command), Some(because)) => {
                 found.problems.push(format!("{}: not used, because {because}", command.file));
@@ -174,18 +171,10 @@ fn add(found: &mut OwnCommands, origin: CommandOrigin, commands: &[ProjectComman
             (Err(problem), _) => found.problems.push(problem),
         }
     }
-}
-
-/// Adds the commands of a project that is trusted, and says of others why they are not there.
-fn add_project(found: &mut OwnCommands, project: &ProjectReport) {
-    if project.trust != ProjectTrust::Trusted {
-        if !project.commands.is_empty() {
-            let many = crate::report::count(project.commands.len() as u64, "command");
-            found.problems.push(format!("{many} of this project: not used, because it is not trusted"));
-        }
-        return;
+    if let (Some(project), None) = (project.filter(|project| !project.commands.is_empty()), trusted) {
+        let many = crate::report::count(project.commands.len(), "command");
+        found.problems.push(format!("{many} of this project: not used, because it is not trusted"));
     }
-    add(found, CommandOrigin::Project, &project.commands, |name| project_file(project, name));
 }
 
 fn has_ending(path: &Path) -> bool {
@@ -196,7 +185,7 @@ fn shown(path: &Path) -> String {
     clean_line(&path.display().to_string())
 }
 
-/// A file of the person's as a command; none where there is no such file. A problem names the file.
+/// Reads a command of the user. Returns `None` if the file does not exist. A problem names the file.
 fn read(name: &str, path: &Path) -> Result<Option<OwnCommand>, String> {
     let file = shown(path);
     match text_of(path) {
@@ -206,7 +195,7 @@ fn read(name: &str, path: &Path) -> Result<Option<OwnCommand>, String> {
     }
 }
 
-/// A text as a command. A problem names the file.
+/// Parses a text as a command. A problem names the file.
 fn parse(origin: CommandOrigin, name: &str, file: String, text: &str) -> Result<OwnCommand, String> {
     if !is_own_name(name) {
         return Err(format!(
@@ -227,10 +216,10 @@ fn parse(origin: CommandOrigin, name: &str, file: String, text: &str) -> Result<
     Ok(OwnCommand { name: name.to_owned(), origin, file, description, argument, prompt })
 }
 
-/// The text of a file; none where there is none.
+/// Returns the text of a file, or `None` if it does not exist.
 fn text_of(path: &Path) -> Result<Option<String>, String> {
     let failed = |error: io::Error| format!("it cannot be read: {error}");
-    // Asked before it is opened: opening a pipe would wait for its other end.
+    // Checked before the file is opened, because opening a pipe would wait for its other end.
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -246,7 +235,7 @@ fn text_of(path: &Path) -> Result<Option<String>, String> {
     String::from_utf8(bytes).map(Some).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
-/// The parts of a file.
+/// Parts of a command's file.
 #[derive(Debug, PartialEq, Eq)]
 struct FrontMatter {
     description: String,
@@ -255,7 +244,8 @@ struct FrontMatter {
 }
 
 impl FrontMatter {
-    /// Reads `key: value` lines between two lines `---`, where the file begins with one. Other keys are those of others.
+    /// Reads `key: value` lines between two lines `---` at the start of the file. Unknown keys are ignored, because
+    /// other systems define them.
     fn read(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
         let mut parts = Self { description: String::new(), argument: String::new(), prompt: String::new() };
@@ -268,7 +258,7 @@ impl FrontMatter {
                 rest[at..].clone_into(&mut parts.prompt);
                 return Ok(parts);
             }
-            // Lists, blocks and comments belong to keys that are not ours.
+            // Lists, blocks and comments belong to unknown keys.
             if line.is_empty() || line.starts_with([' ', '\t', '#', '-']) {
                 continue;
             }
@@ -292,14 +282,14 @@ fn unquoted(value: &str) -> &str {
 }
 
 impl OwnCommand {
-    /// The prompt with these arguments. Where it has no place for any, they stand behind it.
+    /// Returns the prompt with these arguments. Without placeholders, the arguments follow the prompt.
     pub(super) fn prompt(&self, arguments: &str) -> String {
         let (prompt, has_place) = filled(&self.prompt, arguments);
         if has_place || arguments.is_empty() { prompt } else { format!("{prompt}\n\n{arguments}") }
     }
 
-    /// The input that the line of a person stands for, and how many bytes of it they typed, where not all of it was. Of a
-    /// project's or a plugin's command, only the line is theirs.
+    /// Returns the input for a typed line, and the number of its bytes that the user typed, unless it counts as typed
+    /// completely. For commands of plugins and projects, only the line counts as typed.
     pub(crate) fn words(&self, line: &str, arguments: &str) -> (String, Option<usize>) {
         let prompt = self.prompt(arguments);
         match self.origin {
@@ -313,14 +303,15 @@ impl OwnCommand {
         }
     }
 
-    /// The first lines of its prompt, so many, and how many there are besides.
+    /// Returns the first `most` lines of the prompt, and the number of the others.
     pub(super) fn first_lines(&self, most: usize) -> (Vec<String>, usize) {
         let lines = self.prompt.lines().take(most).map(clean_line).collect();
         (lines, self.prompt.lines().count().saturating_sub(most))
     }
 }
 
-/// A prompt with its arguments in their places, and whether it has any. What an argument says is no place.
+/// Replaces the placeholders of a prompt, and returns true if there were any. Placeholders in arguments are not
+/// replaced.
 fn filled(prompt: &str, arguments: &str) -> (String, bool) {
     let words = words(arguments);
     let mut filled = String::with_capacity(prompt.len() + arguments.len());
@@ -346,7 +337,7 @@ fn filled(prompt: &str, arguments: &str) -> (String, bool) {
     (filled, has_place)
 }
 
-/// The words of the arguments. What stands in quotes is one.
+/// Splits the arguments into words. A quoted text is part of one word.
 fn words(arguments: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -425,7 +416,7 @@ mod tests {
             ..ProjectReport::default()
         };
         let mut found = collect(root.path());
-        add_project(&mut found, &project);
+        add_foreign(&mut found, &[], Some(&project));
         assert_eq!((found.commands.len(), found.problems.len()), (1, 4), "{found:?}");
         let told = |name: &str, why: &str| {
             assert!(found.problems.iter().any(|problem| problem.contains(name) && problem.contains(why)), "{found:?}");
@@ -437,7 +428,7 @@ mod tests {
         assert_eq!(read("none", &root.path().join("none.md")), Ok(None));
         project.trust = ProjectTrust::Changed;
         let mut found = OwnCommands::default();
-        add_project(&mut found, &project);
+        add_foreign(&mut found, &[], Some(&project));
         assert!(found.commands.is_empty() && found.problems[0].contains("not trusted"), "{found:?}");
         assert!(find("ship-it", &[], Some(&project)).is_err());
     }

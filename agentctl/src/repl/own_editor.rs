@@ -1,4 +1,4 @@
-//! The editor of the person's own: `$VISUAL`, else `$EDITOR`.
+//! The user's editor: `$VISUAL`, else `$EDITOR`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,16 +10,17 @@ use std::{
 use super::pager;
 use crate::terminal::look;
 
-/// The editor, if one is set.
+/// Returns the editor, if one is set.
 pub(super) fn name() -> Option<OsString> {
     let set = |name: &str| std::env::var_os(name).filter(|editor| !editor.is_empty());
     set("VISUAL").or_else(|| set("EDITOR"))
 }
 
-/// Has the person change a text in a file with this suffix; none where the editor failed or the text is not wanted any more.
+/// Opens a text in the editor, in a file with this suffix, and returns the edited text. Returns `None` if the editor
+/// failed, or was ended because `is_dropped` returned true.
 ///
 /// # Errors
-/// When the file cannot be written or read, or the editor cannot be started.
+/// Fails if the file cannot be written or read, or the editor cannot be started.
 pub(super) fn edit(
     editor: &OsStr,
     text: &str,
@@ -32,7 +33,7 @@ pub(super) fn edit(
     if is_edited { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }
 }
 
-/// Runs it on a file, and ends it when the text is not wanted any more.
+/// Runs the editor on a file, and ends it once `is_dropped` returns true.
 fn run(editor: &OsStr, file: &Path, is_dropped: impl Fn() -> bool) -> io::Result<bool> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", r#"eval "$AGENTCTL_EDITOR \"\$1\"""#, "sh"]).arg(file).env("AGENTCTL_EDITOR", editor);

@@ -1,4 +1,4 @@
-//! Long texts page by page, in the program that the person has for that: `$PAGER`, else `less`.
+//! Shows long texts in the user's pager: `$PAGER`, else `less`.
 
 use std::{
     ffi::OsStr,
@@ -9,17 +9,18 @@ use std::{
 
 use crate::terminal::look::is_plain;
 
-/// Interval at which it is checked that the text is still wanted.
+/// Interval at which a program and `is_dropped` are checked.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Shows the text until the person has seen enough or it is not wanted any more; false where there is no such program.
+/// Shows the text until the user leaves the pager, or `is_dropped` returns true. Returns false if there is no pager, or
+/// it failed.
 ///
 /// # Errors
-/// When the text cannot be handed to it.
+/// Fails if the text cannot be passed to the pager.
 pub(crate) fn show(text: &str, is_dropped: impl Fn() -> bool) -> io::Result<bool> {
     let pager = std::env::var_os("PAGER").filter(|pager| !pager.is_empty());
     if pager.is_none() && is_plain() {
-        // The usual one moves the cursor.
+        // The default pager moves the cursor.
         return Ok(false);
     }
     run(pager.as_deref(), text, is_dropped)
@@ -29,19 +30,12 @@ fn run(pager: Option<&OsStr>, text: &str, is_dropped: impl Fn() -> bool) -> io::
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;
     file.rewind()?;
-    let mut command = match pager {
-        Some(pager) => {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", r#"eval "$AGENTCTL_PAGER""#]).env("AGENTCTL_PAGER", pager);
-            command
-        }
-        None => {
-            let mut command = Command::new("less");
-            command.arg("-R");
-            command
-        }
+    let mut command = Command::new(if pager.is_some() { "/bin/sh" } else { "less" });
+    match pager {
+        Some(pager) => command.args(["-c", r#"eval "$AGENTCTL_PAGER""#]).env("AGENTCTL_PAGER", pager),
+        None => command.arg("-R"),
     };
-    // It reads keys from the terminal itself. Standard output may be a pipe; questions are on standard error.
+    // The pager reads keys from the terminal itself. Standard output may be a pipe; questions are on standard error.
     let child = match command.stdin(Stdio::from(file)).stdout(io::stderr()).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -50,10 +44,10 @@ fn run(pager: Option<&OsStr>, text: &str, is_dropped: impl Fn() -> bool) -> io::
     Ok(wait(child, is_dropped)?.is_none_or(|status| status.success()))
 }
 
-/// Waits for a program, and ends it where it is not wanted any more; then it has no status.
+/// Waits for a program. Ends it and returns `None` once `is_dropped` returns true.
 ///
 /// # Errors
-/// When it cannot be waited for.
+/// Fails if the program cannot be waited for or ended.
 pub(crate) fn wait(mut child: Child, is_dropped: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
     loop {
         let ended = child.try_wait()?;

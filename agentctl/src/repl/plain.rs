@@ -1,7 +1,7 @@
-//! The conversation on a plain terminal: lines in place of keys, words and newlines in place of all that moves.
+//! The conversation on a plain terminal: reads lines instead of keys, and writes text without escape sequences.
 //!
-//! Screen readers and terminals that obey nothing (`TERM=dumb`) have this. The keyboard hands lines over as a paste and an
-//! Enter each, so that what is typed while a turn runs goes the same way as elsewhere.
+//! For screen readers and terminals without escape sequences (`TERM=dumb`). The keyboard delivers each line as a paste
+//! and an Enter, so that typing ahead works as on other terminals.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    console::{Console, Key, print},
+    console::{Console, Key, print, unwritten},
     conversation::{Input, Lines},
     own_editor,
 };
@@ -26,13 +26,13 @@ use crate::{
     terminal::sanitize::clean,
 };
 
-/// Interval at which it is checked that a line is still wanted.
+/// Interval at which it is checked whether a line is still awaited.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The mark before all that is said.
+/// Mark before an input.
 const INDICATOR: &str = "› ";
 
-/// A line that a person has ended.
+/// Line that the user has completed.
 #[derive(Debug, PartialEq, Eq)]
 enum TypedLine {
     Words(String),
@@ -40,12 +40,12 @@ enum TypedLine {
     Leave,
 }
 
-/// Makes lines of what the keyboard hands over.
+/// Builds lines from the keys of the keyboard.
 #[derive(Debug, Default)]
 struct LineParts(String);
 
 impl LineParts {
-    /// Takes in a key; a whole line with its last one.
+    /// Adds a key. Returns the line with its last key.
     fn press(&mut self, key: Key) -> Option<TypedLine> {
         match key {
             Key::Paste(text) => self.0.extend(text.chars().map(|c| if c == '\t' { ' ' } else { c })),
@@ -61,32 +61,35 @@ impl LineParts {
     }
 }
 
-/// Waits on this thread for a line, and tells when it was ended; none once it is not wanted any more.
-fn wait_for_line(keyboard: &Keyboard, is_dropped: impl Fn() -> bool) -> Option<(TypedLine, Instant)> {
+/// Waits on this thread for a line, and returns the line with the time of its end, or `None` once `is_dropped` returns true.
+fn wait_for_line(
+    keyboard: &Keyboard,
+    mut is_dropped: impl FnMut() -> io::Result<bool>,
+) -> io::Result<Option<(TypedLine, Instant)>> {
     let mut parts = LineParts::default();
-    while !is_dropped() {
+    while !is_dropped()? {
         if let Some(Press { key, at }) = keyboard.wait(GLANCE)
             && let Some(line) = parts.press(key)
         {
-            return Some((line, at));
+            return Ok(Some((line, at)));
         }
     }
-    None
+    Ok(None)
 }
 
-/// Asks for a line; none where the person leaves, or is not asked any more.
+/// Asks for a line. Returns `None` if the user leaves, or at `stop`.
 ///
 /// # Errors
-/// When the terminal cannot be written.
+/// Fails if the terminal cannot be written.
 pub(super) fn ask_line(keyboard: &Keyboard, prompt: &str, stop: &AtomicBool) -> io::Result<Option<String>> {
     print(prompt)?;
-    match wait_for_line(keyboard, || stop.load(Ordering::Relaxed)) {
+    match wait_for_line(keyboard, || Ok(stop.load(Ordering::Relaxed)))? {
         Some((TypedLine::Words(words), _)) => Ok(Some(words)),
         Some((TypedLine::Leave, _)) | None => print("\n").map(|()| None),
     }
 }
 
-/// The prompt of a plain terminal.
+/// Prompt of a plain terminal.
 #[derive(Debug)]
 pub(super) struct PlainLines {
     keyboard: Keyboard,
@@ -97,18 +100,17 @@ impl PlainLines {
         Self { keyboard }
     }
 
-    async fn read(&self) -> Result<Input, Failure> {
-        let unwritten = |error: io::Error| Failure::usage(format!("cannot write to the terminal: {error}"));
+    async fn read(&self) -> io::Result<Input> {
         if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
-            print(&format!("{INDICATOR}{}\n", clean(&message).replace('\n', "\n… "))).map_err(unwritten)?;
+            print(&format!("{INDICATOR}{}\n", clean(&message).replace('\n', "\n… ")))?;
             return Ok(Input::Text(message));
         }
         let unsent = self.keyboard.typed(TypeAhead::take_line);
         if !unsent.trim().is_empty() {
             let told = clean(&unsent);
-            print(&format!("not sent: {told}\nEnter sends it; other words take its place\n")).map_err(unwritten)?;
+            print(&format!("not sent: {told}\nEnter sends it; other words take its place\n"))?;
         }
-        print(INDICATOR).map_err(unwritten)?;
+        print(INDICATOR)?;
         let _hold = self.keyboard.hold();
         let (mut parts, mut text) = (LineParts::default(), String::new());
         loop {
@@ -122,32 +124,33 @@ impl PlainLines {
                 return Ok(Input::Text(join_lines(&text)));
             }
             text.push('\n');
-            print("… ").map_err(unwritten)?;
+            print("… ")?;
         }
     }
 }
 
 impl Lines for PlainLines {
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
-        Box::pin(self.read())
+        Box::pin(async move { self.read().await.map_err(unwritten) })
     }
 }
 
-/// The place where questions are asked on a plain terminal: each answer is a line.
+/// Console on a plain terminal, on which each answer is a line.
 ///
-/// The row that offers the answers is written when they are taken: a line that was typed before has nothing to do with it.
+/// The row with the possible answers is written once answers are accepted, because a line typed before it is not an
+/// answer.
 #[derive(Debug)]
 pub(super) struct PlainConsole {
     dropped: Arc<AtomicBool>,
     keyboard: Keyboard,
     size: fn() -> (usize, usize),
-    /// Since when the question is on the screen.
+    /// Time at which the question was shown.
     shown: Option<Instant>,
-    /// It has had an answer: then the person is at it, and goes on with it.
+    /// True after the first answer. Further answers need no pause before them.
     is_begun: bool,
-    /// The last row, which no newline has ended.
+    /// Last row, which no newline has ended.
     row: String,
-    /// Bytes of it that are written.
+    /// Number of bytes of the last row that are on the screen.
     written: usize,
 }
 
@@ -160,42 +163,45 @@ impl PlainConsole {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// True if a line of this moment is meant for the question.
+    /// Returns true if a line typed at this time is meant for the question.
     fn is_open(&self, at: Instant, shown: Instant) -> bool {
         self.is_begun || at >= shown + STILLNESS
     }
 
-    /// The next line; none once the question was dropped. Offers the answers as soon as they are taken.
+    /// Returns the next line, or `None` once the question was dropped. Shows the possible answers as soon as they are
+    /// accepted.
     fn line(&mut self, shown: Instant) -> io::Result<Option<(TypedLine, Instant)>> {
-        let mut parts = LineParts::default();
-        while !self.is_dropped() {
-            if self.is_open(Instant::now(), shown) && self.written < self.row.len() {
+        let keyboard = self.keyboard.clone();
+        wait_for_line(&keyboard, || {
+            let is_dropped = self.is_dropped();
+            if !is_dropped && self.is_open(Instant::now(), shown) && self.written < self.row.len() {
                 print(&self.row[self.written..])?;
                 self.written = self.row.len();
             }
-            if let Some(Press { key, at }) = self.keyboard.wait(GLANCE)
-                && let Some(line) = parts.press(key)
-            {
-                return Ok(Some((line, at)));
-            }
-        }
-        Ok(None)
+            Ok(is_dropped)
+        })
     }
 
-    /// Says why a line was no answer, and offers the answers again.
+    /// Keeps a line that answers no question as typed ahead.
+    fn keep_line(&self, words: String, at: Instant) {
+        let keys = [Key::Paste(words), Key::Enter];
+        self.keyboard.typed(|typed| keys.into_iter().for_each(|key| typed.press(Press { key, at })));
+    }
+
+    /// Shows why a line is not an answer, and shows the possible answers again.
     fn offer_again(&mut self, why: &str) -> io::Result<()> {
         self.written = 0;
         print(&format!("  ({why})\n"))
     }
 
-    /// The row is done with.
+    /// Forgets the last row.
     fn end_row(&mut self) {
         self.row.clear();
         self.written = 0;
     }
 }
 
-/// The key that a line stands for, if it is an answer.
+/// Returns the key for a line that is an answer.
 fn answer(words: &str) -> Option<Key> {
     let mut characters = words.chars();
     match (characters.next(), characters.next()) {
@@ -229,9 +235,7 @@ impl Console for PlainConsole {
                 Some(Key::Enter) => {}
                 Some(_) => self.offer_again("that came before the answers; say it again")?,
                 None => {
-                    self.keyboard.typed(|typed| {
-                        [Key::Paste(words), Key::Enter].into_iter().for_each(|key| typed.press(Press { key, at }));
-                    });
+                    self.keep_line(words, at);
                     self.offer_again("no answer: it is said to the turn")?;
                 }
             }
@@ -239,7 +243,7 @@ impl Console for PlainConsole {
     }
 
     fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
-        // A letter is an answer or nothing. After two the question is asked again anyway.
+        // A single letter is either an answer or invalid. After two keys, the question is asked again in any case.
         if keys.len() == 1 { self.offer_again("no answer to this question") } else { Ok(()) }
     }
 
@@ -260,10 +264,8 @@ impl Console for PlainConsole {
             match self.line(shown) {
                 Err(error) => return Some(Err(error)),
                 Ok(Some((TypedLine::Words(words), at))) if !self.is_open(at, shown) => {
-                    // Words that were typed before the question was read answer no question.
-                    self.keyboard.typed(|typed| {
-                        [Key::Paste(words), Key::Enter].into_iter().for_each(|key| typed.press(Press { key, at }));
-                    });
+                    // The user has not read the question yet.
+                    self.keep_line(words, at);
                 }
                 Ok(line) => break line,
             }
@@ -281,7 +283,7 @@ impl Console for PlainConsole {
         let plain = anstream::adapter::strip_str(text).to_string().replace('\r', "");
         if text.starts_with('\r') {
             if self.written > 0 {
-                // What another terminal would write over.
+                // Other terminals overwrite the row.
                 print("\n")?;
             }
             self.end_row();

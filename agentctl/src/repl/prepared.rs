@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{exit::Exit, failure::Failure, project, report::count, terminal};
 
-/// Lines of a project's command that are shown at its first use.
+/// Number of lines of a project's command that are shown at its first use.
 const SHOWN: usize = 6;
 
 /// The prompt of `/init`.
@@ -28,7 +28,7 @@ the rest; where there are rules for other assistants (CLAUDE.md, .cursorrules, .
 matters. Say at the end in a few lines what you wrote.";
 
 impl Chat {
-    /// Runs a turn with the prompt of a command of somebody's own; none where nobody has it.
+    /// Runs a turn with the prompt of an own command. Returns `None` if there is no such command.
     pub(super) async fn run_own_command(&mut self, line: String) -> Option<anyhow::Result<Exit>> {
         let (name, arguments) = slash::own_name(&line)?;
         let project = match self.project().await {
@@ -48,7 +48,7 @@ impl Chat {
         }
     }
 
-    /// Says where a project's command comes from and what it says, where that was not seen yet.
+    /// Shows the origin and the first lines of a project's command, unless this version was shown before.
     fn introduce(&mut self, command: &OwnCommand, project: Option<PathBuf>) {
         let OwnCommand { origin: CommandOrigin::Project, name, file, .. } = command else { return };
         let prompt = command.prompt("");
@@ -66,7 +66,7 @@ impl Chat {
         }
     }
 
-    /// Has the model write the project's AGENTS.md.
+    /// Runs a turn in which the model writes the project's AGENTS.md.
     pub(super) async fn init(&mut self) -> anyhow::Result<Exit> {
         let input = init_input(self.project().await?.as_ref())?;
         self.send(input).await
@@ -124,12 +124,12 @@ fn init_input(project: Option<&Mount>) -> Result<TurnInput, Failure> {
     Err(Failure::new(ErrorKind::Conflict, problem).hint(hint))
 }
 
-/// The turn of a task that begins with a plan.
+/// Returns the turn of a task that starts with a plan.
 pub(super) fn planned(task: String) -> TurnInput {
     TurnInput { line: format!("/plan {task}"), text: task, typed_bytes: None, plans: true }
 }
 
-/// The turn of a command.
+/// Returns the turn of an own command.
 fn input_of(command: &OwnCommand, line: String, arguments: &str) -> TurnInput {
     let (text, typed_bytes) = command.words(&line, arguments);
     TurnInput { line, text, typed_bytes, plans: false }

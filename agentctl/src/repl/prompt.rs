@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 
 use super::{
     clipboard::Clipboard,
-    console::print,
+    console::{print, unwritten},
     conversation::{Input, Lines},
     known::CompletionCache,
     own_editor,
@@ -52,18 +52,18 @@ impl Prompt {
     }
 
     /// Reads the next input. If the future is dropped, the text that was written stays.
-    async fn read(&mut self) -> Result<Input, Failure> {
+    async fn read(&mut self) -> io::Result<Input> {
         self.keyboard.take_in_lines();
         if let Some(message) = self.keyboard.typed(TypeAhead::next_message) {
-            transcribe(&message).map_err(unwritten)?;
+            transcribe(&message)?;
             return Ok(Input::Text(message));
         }
         let _hold = self.keyboard.hold();
         let mut screen = DrawnRows::new(self.look);
-        print(PROMPT_START).map_err(unwritten)?;
+        print(PROMPT_START)?;
         let mut is_escaped = false;
         loop {
-            screen.draw(self.view(is_escaped)).map_err(unwritten)?;
+            screen.draw(self.view(is_escaped))?;
             let press = self.keyboard.next().await;
             let was_escaped = std::mem::take(&mut is_escaped);
             match self.keyboard.typed(|typed| typed.composer.press(press.key)) {
@@ -71,8 +71,8 @@ impl Prompt {
                     let (shown, text) = self
                         .keyboard
                         .typed(|typed| (typed.composer.shown().to_owned(), join_lines(&typed.composer.submit())));
-                    screen.erase().map_err(unwritten)?;
-                    transcribe(&shown).map_err(unwritten)?;
+                    screen.erase()?;
+                    transcribe(&shown)?;
                     return Ok(Input::Text(text));
                 }
                 Some(Key::Leave) => return Ok(Input::End),
@@ -81,13 +81,13 @@ impl Prompt {
                 Some(Key::Mode) => self.known.change_status(ChatStatus::choose_next_mode),
                 Some(Key::Show) => return Ok(Input::Text("/show".to_owned())),
                 Some(Key::Resume) => screen.drawn = ComposerView::default(),
-                Some(Key::Clear) => screen.clear().map_err(unwritten)?,
+                Some(Key::Clear) => screen.clear()?,
                 Some(Key::Picture) => {
-                    screen.erase().map_err(unwritten)?;
+                    screen.erase()?;
                     self.paste_picture().await;
                 }
                 Some(Key::Open) => {
-                    screen.erase().map_err(unwritten)?;
+                    screen.erase()?;
                     self.open_own_editor().await;
                 }
                 _ => {}
@@ -134,7 +134,7 @@ impl Prompt {
 
 impl Lines for Prompt {
     fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
-        Box::pin(self.read())
+        Box::pin(async move { self.read().await.map_err(unwritten) })
     }
 
     fn can_pause(&self) -> bool {
@@ -148,10 +148,6 @@ impl Lines for Prompt {
         }
         dropped.0
     }
-}
-
-fn unwritten(error: io::Error) -> Failure {
-    Failure::usage(format!("cannot write to the terminal: {error}"))
 }
 
 /// Prints an input as part of the transcript, a long one in part.
@@ -184,7 +180,7 @@ impl DrawnRows {
         let below = view.rows.len().saturating_sub(view.cursor.0 + 1);
         let up = if below > 0 { format!("\x1b[{below}A") } else { String::new() };
         let right = if view.cursor.1 > 0 { format!("\x1b[{}C", view.cursor.1) } else { String::new() };
-        // Hidden meanwhile, so that the cursor does not jump.
+        // Hidden while drawing, so that the cursor does not jump.
         print(&format!("\x1b[?25l{}{}{up}\r{right}\x1b[?25h", self.erasure(), view.rows.join("\r\n")))?;
         self.drawn = view;
         Ok(())

@@ -1,4 +1,4 @@
-//! What is asked, how it looks, and how keys become an answer.
+//! Questions on a terminal: their layout, and the keys that answer them.
 
 use std::io;
 
@@ -23,23 +23,23 @@ use crate::{
     turn::EDITED,
 };
 
-/// The rows that a question needs besides its preview and the rules that could be kept.
+/// Number of rows of a question without its preview and its rules.
 const OTHER_ROWS: usize = 7;
-/// The rows of rules at the most.
+/// Maximum number of rows of rules.
 const RULE_ROWS: usize = 3;
-/// The columns by which a preview is set in, and the rules below it.
+/// Indent of a preview, and of the rules below it.
 const INDENT: usize = 4;
-/// Columns of the digit before a rule.
+/// Number of columns of the digit before a rule.
 const DIGIT: usize = 3;
 
-/// Asks until there is an answer that fits. None leaves the interrupt pending, or says that it was dropped.
+/// Asks until the answer is valid. `None` leaves the interrupt pending, or means that it was dropped.
 ///
 /// # Errors
-/// When the terminal cannot be read or written.
+/// Fails if the terminal cannot be read or written.
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color, is_dropped: false };
-    if let (Some(plan), Ask::Approval { args, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
-        question.show_plan(plan, is_edited(&interrupt.ask))?;
+    if let (Some(plan), Ask::Approval { args, reason, .. }) = (interrupt.ask.plan(), &interrupt.ask) {
+        question.show_plan(plan, reason.starts_with(EDITED))?;
         return question.approval(args, Risk::Medium, plan, Offers::default());
     }
     match &interrupt.ask {
@@ -55,47 +55,42 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
     }
 }
 
-/// Returns whether what is asked about is the person's own by now.
-fn is_edited(ask: &Ask) -> bool {
-    matches!(ask, Ask::Approval { reason, .. } if reason.starts_with(EDITED))
-}
-
-/// The rules that an `always` can keep: the exact ones, or one that reaches further, as the person chooses.
+/// Rules that an `always` can keep: the exact ones, or a wider one that the user chooses.
 #[derive(Clone, Copy, Default)]
 struct Offers<'a> {
     grants: &'a [String],
     wider: &'a [String],
-    /// Rules that are kept for good in place of the exact ones; empty where they are the same.
+    /// Rules that are kept for good instead of the exact ones; empty if they are the same.
     for_good: &'a [String],
-    /// Which of the wider ones is chosen, if one is.
+    /// Index of the chosen wider rule.
     chosen: Option<usize>,
 }
 
 impl<'a> Offers<'a> {
-    /// Rules that would be kept now.
+    /// Returns the chosen rules.
     fn rules(&self) -> &'a [String] {
         self.chosen.and_then(|at| self.wider.get(at..=at)).unwrap_or(self.grants)
     }
 
-    /// Rules that would be kept now, for the session or for good.
+    /// Returns the chosen rules for the session and for good.
     fn all_rules(&self) -> Vec<String> {
         let for_good = self.for_good.iter().filter(|_| self.chosen.is_none());
         self.rules().iter().chain(for_good).cloned().collect()
     }
 
-    /// True if what would be kept now can be kept for good.
+    /// Returns true if the chosen rules can be kept for good.
     fn is_for_good(&self) -> bool {
         self.chosen.is_none() || self.rules().iter().all(|rule| Ask::is_for_good(rule))
     }
 
-    /// The same offers with the choice of that digit, if it is one: 1 are the exact rules.
+    /// Returns the offers with the choice of a valid digit; 1 chooses the exact rules.
     fn with(self, digit: char) -> Option<Self> {
         let at = digit.to_digit(10)?.checked_sub(1)? as usize;
         let chosen = at.checked_sub(1);
         (!self.wider.is_empty() && at <= self.wider.len()).then_some(Self { chosen, ..self })
     }
 
-    /// Other choices, each with its digit.
+    /// Returns the other choices, each with its digit.
     fn others(&self) -> impl Iterator<Item = String> {
         let now = self.chosen.map_or(0, |at| at + 1);
         let exact = self.grants.join("; ");
@@ -105,7 +100,7 @@ impl<'a> Offers<'a> {
             .map(|(at, rule)| format!("{}  {}", at + 1, visible::line(&rule)))
     }
 
-    /// The answer that keeps them.
+    /// Returns the answer that keeps the chosen rules.
     fn always(&self, scope: GrantScope) -> Answer {
         match self.chosen.and_then(|at| self.wider.get(at)) {
             Some(rule) => Answer::Keep { rule: rule.clone(), scope },
@@ -118,7 +113,7 @@ pub(super) struct Question<'a> {
     pub(super) console: &'a mut dyn Console,
     pub(super) interrupt: &'a Interrupt,
     pub(super) color: bool,
-    /// A line was left because the question needs no answer any more.
+    /// True if a line was left because the question was dropped.
     pub(super) is_dropped: bool,
 }
 
@@ -136,7 +131,7 @@ impl Question<'_> {
             None => ("? The model wants to use", visible::line(tool)),
         };
         let risk = format!("({})", asking::risk(risk));
-        // On a narrow screen the risk has a row of its own.
+        // On a narrow screen, the risk is on a separate row.
         let gap = if width(asks) + width(&tool) + width(&risk) + 3 > self.console.size().0 { "\n  " } else { " " };
         let mut text = format!(
             "\n{} {}{gap}{}\n",
@@ -144,7 +139,7 @@ impl Question<'_> {
             paint(color, STRONG, &tool),
             paint(color, style, &risk),
         );
-        // Of their own turns people know.
+        // Users know about their own turns.
         if !self.interrupt.asked_by.is_own(CLIENT) {
             text.push_str(&self.aside(&format!("for: {}", asking::who(&self.interrupt.asked_by))));
         }
@@ -156,7 +151,8 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    /// Of a plan of their own turn people have just read all; any other is shown, and one that they changed.
+    /// Shows a plan. The plan of the user's own turn is already on the screen, so only its heading is shown, unless the
+    /// user edited it.
     fn show_plan(&mut self, plan: &str, edited: bool) -> io::Result<()> {
         let asks = "? Carry out this plan? Nothing is changed before you say so.";
         let mut text = format!("\n{}\n", paint(self.color, WARN, asks));
@@ -170,13 +166,13 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    /// A quiet text of ours, set in and broken between words.
+    /// Returns a quiet text of the client, indented and broken between words.
     fn aside(&self, text: &str) -> String {
         let rows = fold(text, self.console.size().0.saturating_sub(INDENT));
         rows.iter().map(|row| format!("  {}\n", paint(self.color, QUIET, row))).collect()
     }
 
-    /// The room of a preview, so that what is asked and what can be answered are on one screen with it.
+    /// Returns the room of a preview that leaves space for the question and its answers on the screen.
     fn room(&self) -> Room {
         let (columns, rows) = self.console.size();
         Room {
@@ -185,20 +181,20 @@ impl Question<'_> {
         }
     }
 
-    /// Returns the room of the rules that could be kept, without their digits.
+    /// Returns the room of the rules, without their digits.
     fn room_of_rules(&self) -> Room {
         let room = self.room();
         Room { rows: RULE_ROWS, columns: room.columns.saturating_sub(DIGIT).max(1) }
     }
 
-    /// Returns whether there is more to see than the screen has room for.
+    /// Returns true if the preview or the rules do not fit on the screen.
     fn is_longer(&self, preview: &str, grants: &[String]) -> bool {
         let cut = diff::preview(preview, self.room(), false);
         let whole = diff::preview(preview, Room::of_columns(self.room().columns), false);
         cut != whole || !asking::rules(grants, self.room_of_rules()).1
     }
 
-    /// All of it: page by page where the person has a program for that, else one line after the other.
+    /// Shows the complete preview and rules, in the pager if there is one.
     fn view_all(&mut self, preview: &str, grants: &[String]) -> io::Result<()> {
         let mut lines = diff::preview(preview, Room::of_columns(self.room().columns), self.color);
         if !grants.is_empty() {
@@ -275,7 +271,7 @@ impl Question<'_> {
                     continue;
                 }
                 Some(key @ (Key::Char(_) | Key::Paste(_))) if key != Key::Char(' ') => {
-                    // The start of words that are meant for somebody else.
+                    // The key may be the start of a message.
                     self.console.keep(&[key])?;
                     continue;
                 }
@@ -327,7 +323,7 @@ impl Question<'_> {
             lines.extend(offers.others().map(|other| format!("  {}", clip(&other, columns))));
         }
         lines.extend(asking::unanswered(self.interrupt, Timestamp::now()));
-        // Rules have a row each; what we say of them takes as many as it needs.
+        // A rule has one row; other texts are folded.
         let columns = self.console.size().0.saturating_sub(INDENT);
         let rows = lines.iter().flat_map(|line| match line.starts_with("  ") {
             true => vec![line.clone()],
@@ -337,7 +333,7 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    /// Returns the heading of a question that is not about a call, and is approved as it is shown, or not.
+    /// Returns the heading of a question that is not about a call. Such a question cannot be edited.
     fn own_heading(&self) -> Option<&'static str> {
         match &self.interrupt.ask {
             Ask::Approval { tool, .. } if tool == Ask::KEEP => Some("Keep what the command wrote?"),
@@ -348,7 +344,7 @@ impl Question<'_> {
     fn show_choices(&mut self, offers: &Offers<'_>, longer: bool) -> io::Result<()> {
         let can_keep = !offers.rules().is_empty();
         let yes = if self.interrupt.ask.writable_project().is_some() { "yes" } else { "yes, once" };
-        // Each with its words for a wide window, and for one in which the row would be broken.
+        // Each choice with its text for wide and for narrow windows.
         let all = [
             (true, "y", yes, "yes"),
             (true, "n", "no", "no"),
@@ -368,7 +364,7 @@ impl Question<'_> {
         self.console.write(&format!("  {row} "))
     }
 
-    /// An `always`, once the person has said so twice; none where they thought better of it.
+    /// Returns an `always` once the user has confirmed it, or `None` otherwise.
     fn always(&mut self, key: Key, scope: GrantScope, offers: &Offers<'_>) -> io::Result<Option<Answer>> {
         let what = if offers.rules().len() == 1 { "this rule" } else { "these rules" };
         let place = match scope {
@@ -378,8 +374,8 @@ impl Question<'_> {
         self.confirmed(key, &format!("keep {what} {place}?"), offers.always(scope))
     }
 
-    /// An answer for which one key is too little, once the person presses Enter. Other keys show that they were writing
-    /// something else, of which the first key is a part.
+    /// Returns an answer that needs a confirmation, once the user presses Enter. A letter or paste instead means that
+    /// the user is writing a message, to which the first key belongs.
     pub(super) fn confirmed(&mut self, key: Key, what: &str, answer: Answer) -> io::Result<Option<Answer>> {
         let what = paint(self.color, WARN, what);
         self.console.write(&format!("\n  {what} Enter yes, Esc no "))?;
@@ -394,7 +390,7 @@ impl Question<'_> {
         Ok(None)
     }
 
-    /// A refusal with what the model shall be told; none where the person thought better of it.
+    /// Asks for the reason of a rejection, which the model receives. Returns `None` if the user leaves the line.
     fn reject(&mut self) -> io::Result<Option<Answer>> {
         self.console.write("\n")?;
         let reason = self.line("  reason (Enter for none): ", "")?;
@@ -428,7 +424,7 @@ impl Question<'_> {
         }
     }
 
-    /// A line as the person types it; none after Escape, or where the question was dropped.
+    /// Reads a line. Returns `None` after Escape, or if the question was dropped.
     pub(super) fn line(&mut self, prompt: &str, initial: &str) -> io::Result<Option<String>> {
         if let Some(read) = self.console.read_line(prompt, initial) {
             return read;
@@ -458,7 +454,7 @@ impl Question<'_> {
     }
 
     pub(super) fn dropped(&mut self) -> io::Result<Option<Answer>> {
-        // Who has dropped it says why.
+        // The code that dropped the question reports the reason.
         self.console.write("\r\x1b[J")?;
         Ok(None)
     }

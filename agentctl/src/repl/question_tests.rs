@@ -15,7 +15,7 @@ struct Typist {
     edited: Option<String>,
     /// Columns of the window where they are others than usual.
     columns: Option<usize>,
-    /// Keys that were no answer.
+    /// Keys that were not answers.
     kept: Vec<Key>,
 }
 
@@ -230,17 +230,6 @@ fn keeping_written_files_offers_no_edit() {
     let shown = check(&kept, "es", None);
     assert!(shown.contains("n no  s later") && !shown.contains("edit"), "{shown}");
     assert!(shown.contains("Keep what the command wrote? (medium risk)"), "{shown}");
-}
-
-#[test]
-fn writable_folder_is_approved_as_shown() {
-    let mut asked = approval(&[]);
-    asked.ask = Ask::of_writable("/home/ada/app".as_ref(), "write_file", "/project/a.txt");
-    let shown = check(&asked, "ey", Some(Answer::Approve));
-    for text in ["Make this folder writable? (medium risk)", "/home/ada/app becomes writable", "y yes  n no  s later"] {
-        assert!(shown.contains(text), "{text:?} is missing in {shown}");
-    }
-    assert!(!shown.contains("once") && !shown.contains("edit"), "{shown}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The last turns of a session that is taken up, shown as they were, and a summary of what ended since the last message.
+//! Replay of the last turns of a resumed session, and a summary of turns that ended since the last message.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ use crate::{
     turn::{Arrival, Line as _, Renderer as _, SocketLine},
 };
 
-/// Turns that are shown again.
+/// Number of turns that are replayed.
 const TURNS: usize = 2;
-/// The items among which they are looked for.
+/// Maximum number of items that are searched for turns.
 pub(crate) const LOOKED_AT: usize = 300;
 /// Maximum number of turns in the summary.
 const MAX_SUMMARISED: usize = 8;
@@ -36,7 +36,7 @@ impl Chat {
         let before = view.session.open_turn.map_or(u64::MAX, |(_, first_seq)| first_seq);
         let items = self.daemon.client.items(&summary.id.to_string(), 0, LOOKED_AT).await?;
         let begins = begins(&items, before);
-        // Of a turn that is longer than what was looked at, its end is shown.
+        // Only the end of a very long turn is shown.
         let tail = items.iter().map(|item| item.seq).find(|seq| *seq < before);
         let Some(first) = begins.iter().rev().take(TURNS).next_back().copied().or(tail) else { return Ok(()) };
         let shown = begins.len().min(TURNS) as u64;
@@ -128,7 +128,7 @@ impl Absence {
     }
 }
 
-/// Numbers of the first items of the turns before an event.
+/// Returns the sequence numbers of the first items of the turns before an event.
 pub(crate) fn begins(items: &[NumberedItem], before: u64) -> Vec<u64> {
     let is_begin = |item: &&NumberedItem| {
         item.seq < before && matches!(item.item.body, ItemBody::UserMessage { steered: false, .. })
@@ -163,15 +163,7 @@ mod tests {
     }
 
     fn ended(stop_reason: StopReason, files: &[&str]) -> EventKind {
-        let file = |path: &&str| FileChange {
-            path: (*path).to_owned(),
-            change: FileChangeKind::Modified,
-            before: None,
-            after: None,
-            project: None,
-            late: false,
-            shared: None,
-        };
+        let file = |path: &&str| FileChange::new(*path, FileChangeKind::Modified);
         let result = TurnResult::new(TurnId::generate(), TraceId::generate(), stop_reason);
         let usage = Usage { cost_microusd: Some(1_250_000), ..Usage::default() };
         let files = files.iter().map(file).collect();

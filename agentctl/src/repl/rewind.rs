@@ -57,7 +57,7 @@ impl Chat {
             (true, true) => {
                 undo::print_above_question(&foreseen)?;
                 let parts = PARTS.map(|(name, about)| Choice::new(name, about)).to_vec();
-                match self.choose("Rewind", parts, 0).await? {
+                match self.choose("Rewind", parts, 0, None).await? {
                     Some(0) => (true, true),
                     Some(1) => (false, true),
                     Some(_) => (true, false),
@@ -87,10 +87,10 @@ impl Chat {
             self.note("the session has no turn yet");
             return Ok(None);
         }
-        // The last one first: that is what most want back.
+        // The last turn comes first, because it is chosen most often.
         let shown = |turn: &PastTurn| Choice::new(&format!("{}. {}", turn.number, turn.title()), &turn.when);
         let choices = turns.iter().rev().map(shown).collect();
-        let chosen = self.choose("Rewind to before", choices, 0).await?;
+        let chosen = self.choose("Rewind to before", choices, 0, None).await?;
         Ok(chosen.and_then(|index| turns.iter().rev().nth(index)).map(|turn| turn.number))
     }
 }

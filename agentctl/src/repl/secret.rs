@@ -1,4 +1,4 @@
-//! A question for a secret, such as the password of a document, and lines that are typed key by key.
+//! Questions for secrets, such as the password of a document, and lines that are typed key by key.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::{console::Key, question::Question};
 use crate::terminal::paint::{QUIET, paint, tail, width};
 
 impl Question<'_> {
-    /// A secret, which is not shown as it is typed. Where a terminal shows all that is typed, none is taken.
+    /// Asks for a secret, which is not echoed. On a terminal that echoes all input, the question stays open.
     pub(super) fn secret(&mut self) -> io::Result<Option<Answer>> {
         if self.console.shows_typed() {
             return self.skipped("");
@@ -25,7 +25,7 @@ impl Question<'_> {
         }
     }
 
-    /// A line that is typed key by key, and how it is shown.
+    /// Reads a line key by key, and shows it as converted by `shown`.
     pub(super) fn typed(
         &mut self,
         prompt: &str,
@@ -34,7 +34,7 @@ impl Question<'_> {
     ) -> io::Result<Option<String>> {
         let mut line = initial.to_owned();
         loop {
-            // The end of the line is what is being typed; the start of a long one is out of sight.
+            // The end of a long line is shown, because it is being typed.
             let room = self.console.size().0.saturating_sub(width(prompt) + 1).max(1);
             self.console.write(&format!(
                 "\r\x1b[K{}{}",
@@ -58,7 +58,7 @@ impl Question<'_> {
                 Some(Key::Erase) => line.clear(),
                 Some(Key::Word) => line.truncate(line.trim_end().rfind(' ').map_or(0, |at| at + 1)),
                 Some(Key::Char(c)) => line.push(c),
-                // One line, whatever it was.
+                // The paste becomes a single line.
                 Some(Key::Paste(text)) => {
                     line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
                 }

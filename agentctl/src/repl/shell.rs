@@ -1,5 +1,5 @@
-//! `!command`: a command of the person's own, run by their shell in the current folder. Its output is shown as it comes, and
-//! goes to the model with the next message.
+//! `!command`: a command of the user, run by their shell in the current folder. Its output is shown live, and sent to
+//! the model with the next message.
 
 use std::{
     io::{self, PipeReader, Read as _, Write as _},
@@ -23,47 +23,47 @@ use crate::{
     turn::signals::EndSignal,
 };
 
-/// Bytes of the beginning and of the end of an output that the model is given.
+/// Maximum number of bytes of the start and of the end of an output that the model receives.
 const HEAD: usize = 8 * 1024;
 const TAIL: usize = 8 * 1024;
-/// Bytes that are read at once.
+/// Number of bytes per read.
 const CHUNK: usize = 16 * 1024;
-/// Interval at which it is looked whether the command has ended.
+/// Interval at which the command's status is checked.
 const GLANCE: Duration = Duration::from_millis(20);
-/// Time for the last output of a command that has ended. What it left running in the background is not waited for.
+/// Time for the remaining output of an ended command. Its background processes are not awaited.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Chat {
-    /// Runs a command of the person's.
+    /// Runs a command of the user.
     ///
     /// # Errors
-    /// When it cannot be started, or the client is told to end meanwhile.
+    /// Fails if the command cannot be started, or the client receives a signal to end.
     pub(super) async fn shell(&mut self, command: String) -> anyhow::Result<Exit> {
-        // A program that dies may leave the terminal as it needed it.
+        // A killed program may leave the terminal in a wrong mode.
         let before = tcgetattr(io::stdin()).ok();
         self.signals.forget();
         let begun = Instant::now();
-        let (mut running, ended) = RunningCommand::start(&command).map_err(|error| {
+        let (stop, mut ended) = start(&command).map_err(|error| {
             Failure::usage(format!("cannot run the shell: {error}")).hint("$SHELL names the shell that runs it")
         })?;
-        let mut ended = ended;
         let mut presses = 0;
         let ended = loop {
             tokio::select! {
                 biased;
                 ended = &mut ended => break ended,
                 signal = self.signals.next() => match signal {
-                    // The terminal gave it the same signal; one that goes on all the same is ended by the second.
+                    // The terminal sent the command the same signal. If it ignores the first one, the second one kills
+                    // it.
                     EndSignal::Interrupt => {
                         presses += 1;
-                        // The terminal has written `^C`.
+                        // The terminal has echoed `^C`.
                         self.print("\n")?;
                         if presses > 1 {
-                            running.end();
+                            let _ = stop.try_send(());
                         }
                     }
                     other => {
-                        running.end();
+                        let _ = stop.try_send(());
                         self.left(other)?;
                     }
                 },
@@ -84,43 +84,32 @@ impl Chat {
     }
 }
 
-/// A command that runs.
-struct RunningCommand(mpsc::SyncSender<()>);
-
-/// The end of a command, and its output.
+/// Exit status and output of a command.
 #[derive(Debug)]
 struct CommandEnd {
     status: ExitStatus,
     output: KeptOutput,
 }
 
-impl RunningCommand {
-    /// Starts it, with the terminal to read from, and shows what it prints.
-    fn start(command: &str) -> io::Result<(Self, oneshot::Receiver<io::Result<CommandEnd>>)> {
-        let (reader, writer) = io::pipe()?;
-        let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into());
-        let mut shell = Command::new(shell);
-        shell.arg("-c").arg(command).stdout(writer.try_clone()?).stderr(writer);
-        let child = shell.spawn()?;
-        // Its ends of the pipe are the command's alone from now on.
-        drop(shell);
-        let (sender, ended) = oneshot::channel();
-        let (stop, stopped) = mpsc::sync_channel(1);
-        thread::Builder::new().name("agentctl-shell".to_owned()).spawn(move || {
-            // Nobody waits for it where the chat has ended.
-            let _ = sender.send(follow(child, reader, &stopped));
-        })?;
-        Ok((Self(stop), ended))
-    }
-
-    /// Ends it.
-    fn end(&mut self) {
-        // One that waits to be heard is enough.
-        let _ = self.0.try_send(());
-    }
+/// Starts a command that reads from the terminal, and shows its output. Anything sent to the sender stops the command.
+fn start(command: &str) -> io::Result<(mpsc::SyncSender<()>, oneshot::Receiver<io::Result<CommandEnd>>)> {
+    let (reader, writer) = io::pipe()?;
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into());
+    let mut shell = Command::new(shell);
+    shell.arg("-c").arg(command).stdout(writer.try_clone()?).stderr(writer);
+    let child = shell.spawn()?;
+    // From now on, only the command has the write ends of the pipe.
+    drop(shell);
+    let (sender, ended) = oneshot::channel();
+    let (stop, stopped) = mpsc::sync_channel(1);
+    thread::Builder::new().name("agentctl-shell".to_owned()).spawn(move || {
+        // The receiver is dropped if the chat has ended.
+        let _ = sender.send(follow(child, reader, &stopped));
+    })?;
+    Ok((stop, ended))
 }
 
-/// Shows and keeps what a command prints, until it has ended.
+/// Shows and collects the output of a command until the command has ended.
 fn follow(mut child: Child, mut reader: PipeReader, stopped: &mpsc::Receiver<()>) -> io::Result<CommandEnd> {
     let (sender, chunks) = mpsc::sync_channel(1);
     thread::Builder::new().name("agentctl-output".to_owned()).spawn(move || {
@@ -141,7 +130,7 @@ fn follow(mut child: Child, mut reader: PipeReader, stopped: &mpsc::Receiver<()>
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if stopped.try_recv().is_ok() {
-            // One that has ended by itself needs no end.
+            // Fails if the command has already ended.
             let _ = child.kill();
         }
         if status.is_none() {
@@ -167,35 +156,25 @@ fn show(text: &str) -> io::Result<String> {
     Ok(text.to_owned())
 }
 
-/// Output as text without what a terminal would obey, whatever the pieces in which it comes.
+/// Converts output to text without terminal escapes, in chunks of any size.
 #[derive(Debug, Default)]
 struct OutputText {
     sanitizer: Sanitizer,
-    /// The beginning of a character that is not whole.
+    /// Start of an incomplete character.
     begun: Vec<u8>,
-    /// Set if the last line has no end.
+    /// True if the last line has no line break.
     is_within_line: bool,
 }
 
 impl OutputText {
     fn push(&mut self, bytes: &[u8]) -> String {
         self.begun.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.begun) {
-            // A character of which a part is missing at the end is waited for.
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            Ok(_) | Err(_) => self.whole_before_end(),
-        };
-        let text: Vec<u8> = self.begun.drain(..whole).collect();
+        // The missing bytes of an incomplete character at the end may still arrive.
+        let rest = self.begun.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+        let is_incomplete = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+        let pending = if is_incomplete { rest.len() } else { 0 };
+        let text: Vec<u8> = self.begun.drain(..self.begun.len() - pending).collect();
         self.clean(&String::from_utf8_lossy(&text))
-    }
-
-    /// The bytes that are no beginning of a character at the end.
-    fn whole_before_end(&self) -> usize {
-        let length = self.begun.len();
-        let starts = (length.saturating_sub(3)..length).rev().find(|at| self.begun[*at] & 0xc0 != 0x80);
-        let is_begun =
-            |at: &usize| std::str::from_utf8(&self.begun[*at..]).is_err_and(|error| error.error_len().is_none());
-        starts.filter(is_begun).unwrap_or(length)
     }
 
     fn end(&mut self) -> String {
@@ -207,7 +186,7 @@ impl OutputText {
         text
     }
 
-    /// A line that is written over and over is as many lines.
+    /// Removes terminal escapes. A line that is overwritten becomes several lines.
     fn clean(&mut self, text: &str) -> String {
         let text = self.sanitizer.push(&text.replace("\r\n", "\n").replace('\r', "\n"));
         if let Some(last) = text.chars().next_back() {
@@ -217,12 +196,12 @@ impl OutputText {
     }
 }
 
-/// The beginning and the end of an output.
+/// Start and end of an output.
 #[derive(Debug, Default)]
 struct KeptOutput {
     head: String,
     tail: String,
-    /// Bytes between them.
+    /// Number of bytes between them.
     left_out: usize,
 }
 
@@ -239,7 +218,7 @@ impl KeptOutput {
         }
     }
 
-    /// Bytes at the beginning of the tail that are too many.
+    /// Returns the number of surplus bytes at the start of the tail.
     fn surplus(&self) -> usize {
         self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL))
     }
@@ -263,7 +242,7 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// The command and its output for the model, in a fence that nothing in it ends.
+/// Formats the command and its output for the model, in a fence longer than any in the output.
 fn block(command: &str, folder: &str, how: &str, output: &KeptOutput) -> String {
     let output = output.text();
     let shown = match output.trim_end() {
@@ -271,13 +250,9 @@ fn block(command: &str, folder: &str, how: &str, output: &KeptOutput) -> String 
         output => output,
     };
     let inside = format!("$ {command}\n{shown}");
-    let fence = "`".repeat(longest_run(&inside).max(2) + 1);
+    let longest_run = inside.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest_run.max(2) + 1);
     format!("The person ran this command in their own shell, in {folder}: {how}\n{fence}\n{inside}\n{fence}")
-}
-
-/// The longest run of backticks.
-fn longest_run(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -313,7 +288,7 @@ mod tests {
     #[test]
     fn shell_command_is_followed_until_it_exits() {
         let run = |command: &str| {
-            let (_running, ended) = RunningCommand::start(command).unwrap();
+            let (_stop, ended) = start(command).unwrap();
             let CommandEnd { status, output } = ended.blocking_recv().unwrap().unwrap();
             (how_it_ended(status), output.text())
         };

@@ -1,4 +1,4 @@
-//! `/show`: a result or a reasoning whole, which the transcript tells in a line.
+//! `/show`: shows a complete result or reasoning, which is one line in the transcript.
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -20,11 +20,11 @@ use crate::{
     render::tool_line::{DELEGATE, tool_lines},
 };
 
-/// The items of a session that are looked through.
+/// Maximum number of items of a session that are searched.
 const LOOKED_AT: usize = 500;
 
 impl Chat {
-    /// Shows the last result or reasoning, or the one so many before it, page by page.
+    /// Shows the Nth last result or reasoning in the pager.
     pub(super) async fn show(&mut self, number: usize) -> anyhow::Result<Exit> {
         let id = self.session()?;
         let items = self.daemon.client.items(&id.to_string(), 0, LOOKED_AT).await?;
@@ -45,7 +45,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    /// Shows a text page by page, or as it is where there is no program for that.
+    /// Shows a text in the pager, or prints it if there is none.
     pub(super) async fn page(&mut self, text: String) -> anyhow::Result<()> {
         if !self.present {
             return self.print(&text);
@@ -53,19 +53,19 @@ impl Chat {
         let paging = tokio::task::spawn_blocking(move || Ok(pager::show(&text, || false)?.then_some(()).ok_or(text)));
         let shown: std::io::Result<Result<(), String>> = tokio::select! {
             shown = paging => shown?,
-            // Ctrl-C is the pager's.
+            // The pager handles Ctrl-C.
             signal = self.signals.end_signal(true) => return self.left(signal),
         };
         if let Err(text) = shown? {
             self.print(&text)?;
         }
-        // The pager had the keys.
+        // Signals during the pager were meant for it.
         self.signals.forget();
         Ok(())
     }
 }
 
-/// All that a tool wrote: from the session's file where that is more than its result holds.
+/// Returns the complete output of a tool, from the session's file if the result holds only a part.
 async fn output(client: &Client, session: SessionId, result: &ToolResult) -> anyhow::Result<String> {
     let own = result.own_text().to_owned();
     let Some(path) = result.details.as_ref().and_then(|details| details.stored.as_deref()) else { return Ok(own) };
@@ -83,7 +83,7 @@ async fn output(client: &Client, session: SessionId, result: &ToolResult) -> any
     }
 }
 
-/// A text that can be shown.
+/// Text that can be shown.
 enum ShownItem<'a> {
     Result(Option<&'a ToolCall>, &'a ToolResult),
     Reasoning(&'a str),
@@ -93,7 +93,7 @@ fn nth_last(items: &[Item], number: usize) -> Option<ShownItem<'_>> {
     can_be_shown(items).rev().nth(number.checked_sub(1)?)
 }
 
-/// All that can be shown, in its order.
+/// Returns all results and reasonings, in order.
 fn can_be_shown(items: &[Item]) -> impl DoubleEndedIterator<Item = ShownItem<'_>> {
     let mut calls: HashMap<&CallId, &ToolCall> = HashMap::new();
     for item in items {
@@ -108,7 +108,7 @@ fn can_be_shown(items: &[Item]) -> impl DoubleEndedIterator<Item = ShownItem<'_>
     })
 }
 
-/// A call with all of its arguments, and all of its output. Every character of it can be seen.
+/// Formats a call with all arguments and its complete output. Every character is visible.
 fn whole_result(call: Option<&ToolCall>, result: &ToolResult, output: &str) -> String {
     let first = tool_lines(call, result, usize::MAX, false).into_iter().next().unwrap_or_default();
     let mut text = format!("{first}\n\n");
@@ -123,7 +123,7 @@ fn whole_result(call: Option<&ToolCall>, result: &ToolResult, output: &str) -> S
     text
 }
 
-/// The fields of a JSON object, each in a line or below its name; none of any other text.
+/// Formats the fields of a JSON object, each on a line or below its name. Returns `None` for other texts.
 fn fields(json: &str) -> Option<String> {
     let Ok(Value::Object(fields)) = serde_json::from_str(json) else { return None };
     let mut text = String::new();

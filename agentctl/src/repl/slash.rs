@@ -1,4 +1,4 @@
-//! Slash commands: the table of them, and how a line is read as one.
+//! Table and parser of the slash commands.
 
 use agentd_core::{context::CompactionStrategy, session::SessionMode, undo::TurnChoice};
 
@@ -7,10 +7,10 @@ use crate::{
     ops::{compact::STRATEGIES, rewind::RewindPoint, undo::turn},
 };
 
-/// Bytes of the name of a command of somebody's own.
+/// Maximum length of the name of an own command, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// Commands for the client itself.
+/// Command of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Slash {
     Help,
@@ -19,28 +19,22 @@ pub(crate) enum Slash {
     Load(String),
     Resume,
     New,
-    Current,
     Model(Option<ModelName>),
     Mode(Option<SessionMode>),
-    Tools,
-    Agents,
     Agent(String),
     Upload(String),
     Rename(String),
     Interrupts,
-    Grants,
     Continue,
     Undo(Option<TurnChoice>),
     /// Goes back to before a turn, or lets the user choose one.
     Rewind(Option<RewindPoint>),
-    Context,
     Show(usize),
     Todos,
     Cost,
     /// Lists the pinned rules, or pins one.
     Pin(Option<String>),
     Unpin(usize),
-    Skills,
     Diff(TurnChoice),
     /// Copies an answer, counted from the last one.
     Copy(usize),
@@ -50,31 +44,33 @@ pub(crate) enum Slash {
     Plan(String),
     /// Asks a side question.
     Btw(String),
-    /// Trusts what the project brings along.
+    /// Trusts the project's files.
     Trust,
-    /// The keys, in short.
+    /// Lists the keys.
     Keys,
     /// Shows the folder of the session, or makes it writable (true) or read-only.
     Project(Option<bool>),
-    /// A command of the person's shell.
+    /// Runs a command in the user's shell.
     Shell(String),
     Compact(CompactionStrategy),
     UndoCompaction,
-    Status,
-    Clean,
+    /// Runs `agentctl` with these arguments, so that both list the same.
+    Agentctl(&'static [&'static str]),
+    /// Runs `agentctl` with these arguments and the session.
+    OfSession(&'static [&'static str]),
     Quit,
 }
 
-/// A command as it is listed.
+/// Entry of the table of commands.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its name, without the slash.
+    /// Name without the slash.
     pub(crate) name: &'static str,
-    /// Its argument.
+    /// Placeholder of the argument.
     pub(crate) argument: &'static str,
-    /// Its description.
+    /// Description of the command.
     pub(crate) does: &'static str,
-    /// The command, where it takes no argument.
+    /// The command, if it takes no argument.
     plain: Option<Slash>,
 }
 
@@ -86,7 +82,7 @@ const fn with(name: &'static str, argument: &'static str, does: &'static str) ->
     Entry { name, argument, does, plain: None }
 }
 
-/// All commands, in the order in which they are listed.
+/// All commands, in the order of `/help`.
 pub(crate) static TABLE: [Entry; 39] = [
     plain("help", "list the commands", Slash::Help),
     plain("continue", "resume an interrupted turn", Slash::Continue),
@@ -97,19 +93,23 @@ pub(crate) static TABLE: [Entry; 39] = [
     with("copy", "[N]", "copy the last answer, or the Nth last; `/copy code [N]` copies its last or Nth code block"),
     plain("todos", "show the todo list", Slash::Todos),
     plain("cost", "show tokens and money of the last turn and of the session", Slash::Cost),
-    plain("context", "show what fills the context window", Slash::Context),
+    plain("context", "show what fills the context window", Slash::OfSession(&["context"])),
     with("compact", "[HOW]", "summarize older history: auto, compact or summarize; `/compact undo` reverts it"),
     with("pin", "[RULE]", "list the pinned rules, or pin one: it survives every summary"),
     with("unpin", "N", "remove pinned rule N"),
     with("upload", "PATH", "attach a copy of a file; #PATH in a message does, too"),
     plain("interrupts", "answer open approvals and questions", Slash::Interrupts),
-    plain("grants", "list rules for calls that run without asking; agentctl grants revokes them", Slash::Grants),
+    plain(
+        "grants",
+        "list rules for calls that run without asking; agentctl grants revokes them",
+        Slash::OfSession(&["grants", "list", "--session"]),
+    ),
     with("model", "[NAME]", "choose a model: a slot, or one that its server lists; default goes back"),
     with("mode", "[MODE]", "show the modes, or choose ask, accept-edits, plan or auto (also Shift-Tab)"),
     with("project", "[rw|ro]", "show the folder, or let this session change it (rw) or only read it (ro)"),
-    plain("tools", "list the tools", Slash::Tools),
-    plain("skills", "list the skills", Slash::Skills),
-    plain("agents", "list the agents that the main one can give work to", Slash::Agents),
+    plain("tools", "list the tools", Slash::OfSession(&["tools", "--session"])),
+    plain("skills", "list the skills", Slash::OfSession(&["skills", "list", "--session"])),
+    plain("agents", "list the agents that the main one can give work to", Slash::Agentctl(&["agents", "list"])),
     with("agent", "NAME", "choose the agent of this session, which no model leaves; main goes back"),
     with("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
     with("btw", "QUESTION", "ask a side question, also while a turn runs; the model's history does not get it"),
@@ -123,20 +123,25 @@ pub(crate) static TABLE: [Entry; 39] = [
     plain("resume", "the same as /sessions", Slash::Resume),
     with("load", "SESSION", "go to another session: id, end of an id, title, or number in /sessions"),
     plain("new", "start a new session in this folder; this one is kept", Slash::New),
-    plain("current", "show this session", Slash::Current),
+    plain("current", "show this session", Slash::OfSession(&["sessions", "show"])),
     with("rename", "TITLE", "rename this session"),
     plain("reset", "clear the history of this session", Slash::Reset),
-    plain("status", "show the status of the daemon", Slash::Status),
-    plain("clean", "remove data that has not been used for long; agentctl clean --dry-run lists it", Slash::Clean),
+    plain("status", "show the status of the daemon", Slash::Agentctl(&["status"])),
+    plain(
+        "clean",
+        "remove data that has not been used for long; agentctl clean --dry-run lists it",
+        Slash::Agentctl(&["clean"]),
+    ),
     plain("clear", "the same as /new", Slash::New),
     plain("quit", "leave (also Ctrl-D)", Slash::Quit),
     plain("exit", "leave", Slash::Quit),
 ];
 
-/// Why a line is no command, in a sentence that says what would be one.
+/// Sentence that explains why a command is invalid, and how to correct it.
 pub(crate) type Refusal = String;
 
-/// Reads a line typed at the prompt: as [`parse`] does, and `?` shows the keys, `exit` leaves, `!` runs a command.
+/// Parses a line typed at the prompt, as [`parse`] does. In addition, `?` shows the keys, `exit` leaves, and `!` runs a
+/// command.
 pub(crate) fn parse_at_prompt(line: &str) -> Option<Result<Slash, Refusal>> {
     match line.trim() {
         "?" => return Some(Ok(Slash::Keys)),
@@ -153,39 +158,44 @@ pub(crate) fn parse_at_prompt(line: &str) -> Option<Result<Slash, Refusal>> {
     }
 }
 
-/// True for a line that is no words for the model, or may be none: it cannot be added to a turn that runs.
+/// Returns true for a line that may be a command, so that it cannot be added to a running turn.
 pub(crate) fn is_for_client(line: &str) -> bool {
     parse_at_prompt(line).is_some() || own_name(line).is_some()
 }
 
-/// The name and the arguments of what may be a command of the person's or the project's own.
+/// Returns the name and the arguments of a line that may be an own command.
 pub(crate) fn own_name(line: &str) -> Option<(&str, &str)> {
-    let (name, arguments) =
-        line.trim_end().strip_prefix('/').map(|rest| rest.split_once(char::is_whitespace).unwrap_or((rest, "")))?;
+    let (name, arguments) = parts(line)?;
     let is_own = is_own_name(name) && !is_builtin(name);
-    is_own.then(|| (name, arguments.trim()))
+    is_own.then_some((name, arguments))
 }
 
-/// True for what commands of a person's or a project's own may be called.
+/// Returns the name after the slash and the arguments.
+fn parts(line: &str) -> Option<(&str, &str)> {
+    let rest = line.trim_end().strip_prefix('/')?;
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    Some((name, arguments.trim()))
+}
+
+/// Returns true for a valid name of an own command.
 pub(crate) fn is_own_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     name.len() <= LONGEST_NAME && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
 }
 
-/// True for a name of the table.
+/// Returns true for a name in the table.
 pub(crate) fn is_builtin(name: &str) -> bool {
     TABLE.iter().any(|entry| entry.name.eq_ignore_ascii_case(name))
 }
 
-/// Reads a line as a command. None where it is not one but something to say to the model: commands begin
-/// with a slash and a word, so that `/etc/passwd` and a slash after a space are text.
+/// Parses a line as a command. Returns `None` for a message to the model. Commands start with a slash and a word, so
+/// that `/etc/passwd` and a slash after a space are text.
 pub(crate) fn parse(line: &str) -> Option<Result<Slash, Refusal>> {
-    let rest = line.trim_end().strip_prefix('/')?;
-    let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let (name, argument) = parts(line)?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphabetic()) {
         return None;
     }
-    Some(command(&name.to_ascii_lowercase(), argument.trim()))
+    Some(command(&name.to_ascii_lowercase(), argument))
 }
 
 fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {

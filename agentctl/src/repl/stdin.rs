@@ -1,4 +1,4 @@
-//! Inputs from a pipe or a file: each line is one.
+//! Inputs from a pipe or a file, one per line.
 
 use std::io::{BufRead, Read as _};
 
@@ -11,20 +11,19 @@ use crate::{
     input::{MAX_PROMPT_BYTES, SilenceNotice},
 };
 
-/// Standard input, line by line.
+/// Lines of standard input.
 ///
-/// It is read on a thread of its own, because a read of a pipe that stays silent can neither be cancelled
-/// nor may it keep the process from ending.
+/// A separate thread reads them, because a blocked read cannot be cancelled, and must not keep the process from ending.
 #[derive(Debug)]
 pub(crate) struct StdinLines {
     lines: mpsc::Receiver<Result<String, Failure>>,
 }
 
 impl StdinLines {
-    /// Reads from now on, one line ahead. `first` comes before all of them.
+    /// Starts reading, one line ahead. `first` precedes all lines.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn open(first: Option<String>) -> std::io::Result<Self> {
         let (sender, lines) = mpsc::channel(1);
         std::thread::Builder::new().name("agentctl-stdin".to_owned()).spawn(move || {
@@ -52,7 +51,7 @@ impl Lines for StdinLines {
     }
 }
 
-/// The next line of at most so many bytes, without its end; none after the last.
+/// Returns the next line of at most `limit` bytes, without its line break, or `None` after the last line.
 fn read_line(source: &mut impl BufRead, limit: usize, number: &mut usize) -> Result<Option<String>, Failure> {
     *number += 1;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What the project brings along: told when a session is opened there, and `/trust`.
+//! Notice about the project's files when a session is opened, and `/trust`.
 
 use agentd_core::{error::ErrorKind, project::ProjectTrust};
 
@@ -6,9 +6,9 @@ use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{daemon, exit::Exit, failure::Failure, project};
 
 impl Chat {
-    /// Says what the project brings along, where it is not trusted.
+    /// Shows which files an untrusted project has.
     pub(super) async fn tell_of_project(&mut self) {
-        // A chat is as good without it.
+        // The chat works without this notice.
         let Ok(Some(mount)) = self.project().await else { return };
         let Some(report) = project::load_report(&self.daemon.client, &mount.path).await else { return };
         let Some(notice) = project::notice(&report) else { return };
@@ -22,7 +22,7 @@ impl Chat {
         self.note(&way);
     }
 
-    /// Trusts the project as it was shown. One that is not as it was shown is shown again, and not trusted.
+    /// Trusts the project as it was shown. If it has changed since, it is shown again and not trusted.
     pub(super) async fn trust(&mut self) -> anyhow::Result<Exit> {
         let Some(mount) = self.project().await? else {
             return Err(Failure::new(ErrorKind::NotFound, "/trust needs a project, and no folder is in view")

@@ -1,4 +1,4 @@
-//! Files of the person that go with what they say: those of the session's folders are named as tools see them, all others are copied.
+//! Files of a message: files in the session's folders are named by their paths for tools, and others are copied.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +12,20 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// Relative paths begin at the current folder.
+/// Base of relative paths: the current folder.
 const HERE: &str = "";
 /// Folder of copies.
 const UPLOADS: &str = "uploads/";
 
 impl Chat {
-    /// The next turn is told of it.
+    /// Uploads a file, and adds it to the next message.
     pub(super) async fn upload(&mut self, path: &Path) -> Result<(), Failure> {
         let UploadReceipt { path: copy, problem, .. } = self.put(path).await?;
         self.note(&format!("uploaded as {copy}; the next message hands it over"));
         if let Some(problem) = problem {
             self.note(&problem);
         }
-        // Of two files with one name, the model cannot know which is which.
+        // A note is needed if the copy has another name, because the model would not recognise the file.
         let name = path.file_name().map(|name| format!("{UPLOADS}{}", name.to_string_lossy()));
         if name.as_deref() != Some(&copy) {
             self.extras.add_file(format!("{copy} is {}", shown(path)));
@@ -33,17 +33,17 @@ impl Chat {
         Ok(())
     }
 
-    /// Stores a file of the person's. A session that has not begun begins with it.
+    /// Stores a copy of a file. This starts a new session.
     async fn put(&mut self, path: &Path) -> Result<UploadReceipt, Failure> {
         let upload = Upload::open(path)?;
-        // Made first, so that a file that is refused leaves no session behind for each attempt.
+        // The session is created first, so that repeated attempts with a refused file share one session.
         self.place = self.place.clone().take(&self.daemon, Vec::new()).await?.0;
         let (place, taken) = self.place.clone().take(&self.daemon, vec![upload]).await?;
         self.place = place;
         taken.into_iter().next().ok_or_else(|| Failure::usage("the file was not taken"))
     }
 
-    /// Does what a turn with this text depends on.
+    /// Prepares a turn with this text: sets the chosen mode, and uploads mentioned files.
     pub(super) async fn prepare(&mut self, text: &str) -> Result<(), Failure> {
         self.settle_mode().await?;
         self.hand_over(text).await?;
@@ -53,7 +53,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Hands over the files that a text mentions. One that cannot be read stops the turn: the person counts on it.
+    /// Uploads the files that a text mentions. An unreadable file stops the turn, because the user relies on it.
     async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
         let mentioned = mentions::find(text, HERE.as_ref());
         let mounts = if mentioned.is_empty() { Mounts::default() } else { self.mounts().await? };
@@ -67,7 +67,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Copies a file that was mentioned, unless the session has it.
+    /// Copies a mentioned file, unless the session has its current version.
     async fn copy_mentioned(&mut self, path: PathBuf) -> Result<(), Failure> {
         if self.handed.has(self.place.id(), &path) {
             return Ok(());
@@ -84,7 +84,7 @@ impl Chat {
     }
 }
 
-/// A path as the person wrote it.
+/// Formats a path as the user wrote it.
 fn shown(path: &Path) -> String {
     path::shown(&path.display().to_string()).into_owned()
 }

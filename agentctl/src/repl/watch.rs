@@ -1,4 +1,4 @@
-//! The session while the prompt waits: finds out when another client's turn is at work there.
+//! Watches the session at the prompt for turns of other clients.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use agentd_proto::client::{Client, ClientError, ClientErrorKind, SessionView};
 
 use crate::{daemon::Daemon, turn::SocketLine};
 
-/// The pause between two tries to watch, where the daemon is gone.
+/// Delay between attempts to watch after the daemon was lost.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The number of the last event of a session that was shown here.
+/// Number of the last event of a session that was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SeenUpTo {
     session: SessionId,
@@ -23,12 +23,12 @@ impl SeenUpTo {
     }
 }
 
-/// Waits until a turn is under way in a session that is not shown here, and tells the number of the event before it. Never
-/// where the session cannot be watched.
+/// Waits for a turn that this chat does not show, and returns the number of the event before it. Never completes if the
+/// session does not exist.
 pub(super) async fn next_turn(daemon: &Daemon, session: SessionId, seen: &mut Option<SeenUpTo>) -> u64 {
     let mut client = daemon.client.clone();
     loop {
-        // The stream ends with the daemon, and another one has to be found then.
+        // The stream ends with the daemon, so the next daemon is connected.
         match begun_elsewhere(&client, session, seen).await {
             Ok(Some(after)) => return after,
             Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::NotFound) => std::future::pending().await,
@@ -63,7 +63,7 @@ async fn begun_elsewhere(
     while let Some(event) = events.next().await? {
         let is_at_work = match event.kind {
             EventKind::TurnStarted { .. } => true,
-            // It goes on once the last of its questions is answered.
+            // The turn continues once its last question is answered.
             EventKind::InterruptResolved { .. } => client.interrupts(Some(&name)).await?.is_empty(),
             _ => false,
         };
@@ -74,7 +74,7 @@ async fn begun_elsewhere(
     Ok(None)
 }
 
-/// The number of the event before the turn that is at work, if one is.
+/// Returns the number of the event before the running turn, if any.
 pub(super) fn before_turn(view: &SessionView) -> Option<u64> {
     let (_, first_seq) = view.session.open_turn.filter(|_| view.live_turn.is_some() && view.pending.is_empty())?;
     Some(first_seq.saturating_sub(1))

@@ -12,7 +12,6 @@ use agentd_core::{
     ids::InterruptId,
     interrupt::{Answer, AnsweredBy, Ask, Interrupt},
     item::ItemBody,
-    session::SessionMode,
     turn::{StopReason, TurnResult},
     visible,
 };
@@ -22,7 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     Asides, Asker, Renderer, Signals,
     line::{Arrival, Line},
-    or_never,
+    mode_note, or_never,
     signals::EndSignal,
 };
 use crate::{
@@ -92,10 +91,10 @@ pub(crate) async fn drive<L: Line>(
     let hold = keyboard.hold_ahead();
     let mut driver = Driver {
         line,
+        renderer,
         signals,
         keyboard,
         asides,
-        shows_keys: hold.is_some(),
         may_steer,
         attention,
         begun: Instant::now(),
@@ -109,7 +108,7 @@ pub(crate) async fn drive<L: Line>(
         leave_at: None,
         status_at: hold.is_some().then(|| Instant::now() + STATUS_INTERVAL),
     };
-    let followed = driver.follow(renderer, asker).await;
+    let followed = driver.follow(asker).await;
     if followed.is_ok() {
         signals.set_stopping(false);
     }
@@ -125,11 +124,10 @@ pub(crate) async fn drive<L: Line>(
 
 struct Driver<'a, L> {
     line: &'a mut L,
+    renderer: &'a mut dyn Renderer,
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
     asides: &'a mut Asides,
-    /// True if keys are read during the whole turn, not only for questions.
-    shows_keys: bool,
     may_steer: fn(&str) -> bool,
     attention: Attention,
     begun: Instant,
@@ -148,23 +146,23 @@ struct Driver<'a, L> {
     cancel_deadline: Option<Instant>,
     /// Time at which the turn is left, if nothing is typed after the `q`.
     leave_at: Option<Instant>,
-    /// Time at which the status is drawn again.
+    /// Time at which the status is drawn again; `None` if keys are only read for questions.
     status_at: Option<Instant>,
 }
 
 impl<L: Line> Driver<'_, L> {
-    async fn follow(&mut self, renderer: &mut dyn Renderer, asker: &mut dyn Asker) -> Result<Option<TurnResult>> {
+    async fn follow(&mut self, asker: &mut dyn Asker) -> Result<Option<TurnResult>> {
         // Text typed before the start of the turn is sent to this turn.
-        self.steer(renderer).await?;
+        self.steer().await?;
         let mut last = None;
-        while let Some(event) = self.next(renderer).await? {
-            renderer.event(&event)?;
+        while let Some(event) = self.next().await? {
+            self.renderer.event(&event)?;
             match event.kind {
                 EventKind::ItemCompleted { item, .. }
                     if matches!(item.body, ItemBody::UserMessage { steered: true, .. }) =>
                 {
                     self.keyboard.typed(TypeAhead::read);
-                    self.show_typed(renderer);
+                    self.show_typed();
                 }
                 EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } if self.cancelled => {
                     self.keyboard.typed(|typed| typed.withdraw(input, added));
@@ -172,9 +170,9 @@ impl<L: Line> Driver<'_, L> {
                 EventKind::TurnEnded { result } => {
                     let is_ours = self.cancelled || !self.line.ends_with(result.turn_id);
                     if result.stop_reason == StopReason::Cancelled && !is_ours {
-                        renderer.note("the turn was cancelled by another client")?;
+                        self.renderer.note("the turn was cancelled by another client")?;
                     }
-                    renderer.finish(&result)?;
+                    self.renderer.finish(&result)?;
                     let is_last = self.line.ends_with(result.turn_id);
                     last = Some(*result);
                     if is_last {
@@ -185,13 +183,13 @@ impl<L: Line> Driver<'_, L> {
                     }
                 }
                 EventKind::InterruptRaised { interrupt } => {
-                    let is_settled = self.ask(&interrupt, renderer, asker).await?;
+                    let is_settled = self.ask(&interrupt, asker).await?;
                     if !is_settled && asker.leaves() {
-                        renderer.leave()?;
-                        renderer.note("the turn waits; /interrupts asks again")?;
+                        self.renderer.leave()?;
+                        self.renderer.note("the turn waits; /interrupts asks again")?;
                         return Ok(None);
                     }
-                    self.steer(renderer).await?;
+                    self.steer().await?;
                 }
                 _ => {}
             }
@@ -200,7 +198,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Returns the next event. Queued events come first.
-    async fn next(&mut self, renderer: &mut dyn Renderer) -> Result<Option<Event>> {
+    async fn next(&mut self) -> Result<Option<Event>> {
         if let Some(event) = self.backlog.pop_front() {
             return Ok(Some(event));
         }
@@ -208,37 +206,37 @@ impl<L: Line> Driver<'_, L> {
             tokio::select! {
                 // Biased, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
-                signal = self.signals.next() => self.on_end_signal(signal, renderer).await?,
+                signal = self.signals.next() => self.on_end_signal(signal).await?,
                 () = or_never(self.cancel_deadline.map(sleep_until)) => {
                     return Err(self.abandoned_error("the turn did not end in time").into());
                 }
                 () = or_never(self.leave_at.map(sleep_until)) => {
                     self.leave_at = None;
                     if self.keyboard.typed(|typed| typed.take_if(LEAVE_INPUT)) {
-                        return self.leave(renderer);
+                        return self.leave();
                     }
                 }
                 press = self.keyboard.next() => match press.key {
-                    Key::Resize => self.show_typed(renderer),
+                    Key::Resize => self.show_typed(),
                     Key::Resume => {
-                        renderer.redraw()?;
-                        self.show_typed(renderer);
+                        self.renderer.redraw()?;
+                        self.show_typed();
                     }
                     Key::Escape if self.keyboard.typed(|typed| typed.composer.is_choosing()) => {
                         self.keyboard.typed(|typed| typed.press(press));
-                        self.show_typed(renderer);
+                        self.show_typed();
                     }
                     Key::Escape
                         if self.cancelled
                             || self.escape_ignored_until.is_some_and(|until| Instant::now() < until) => {}
-                    Key::Escape => self.on_end_signal(EndSignal::Interrupt, renderer).await?,
+                    Key::Escape => self.on_end_signal(EndSignal::Interrupt).await?,
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
-                        return self.leave(renderer);
+                        return self.leave();
                     }
                     Key::Enter if self.is_guest && self.keyboard.typed(|typed| typed.take_if(LEAVE_INPUT)) => {
-                        return self.leave(renderer);
+                        return self.leave();
                     }
-                    Key::Mode => self.next_mode(renderer).await?,
+                    Key::Mode => self.next_mode().await?,
                     _ => {
                         let is_leave = self.is_guest && press.key == Key::Char('q');
                         let is_alone = is_leave && !self.keyboard.typed(|typed| typed.is_writing());
@@ -246,23 +244,23 @@ impl<L: Line> Driver<'_, L> {
                         self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
                         if self.keyboard.typed(TypeAhead::take_editor_request) {
-                            renderer.note("the editor opens at the prompt, after the turn; your text stays here")?;
+                            self.renderer.note("the editor opens at the prompt, after the turn; your text stays here")?;
                         }
-                        self.steer(renderer).await?;
+                        self.steer().await?;
                     }
                 },
                 () = or_never(self.status_at.map(sleep_until)) => {
                     self.status_at = Some(Instant::now() + STATUS_INTERVAL);
-                    self.show_typed(renderer);
+                    self.show_typed();
                 }
-                aside = self.asides.next() => renderer.aside(aside)?,
+                aside = self.asides.next() => self.renderer.aside(aside)?,
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
-                    Some(Arrival::Child(event)) => renderer.child(&event)?,
+                    Some(Arrival::Child(event)) => self.renderer.child(&event)?,
                     // This client provides no files.
                     Some(Arrival::FileRequested(..)) => {}
-                    Some(Arrival::Note(note)) => renderer.note(&note)?,
-                    Some(Arrival::Lost) => renderer.lost()?,
+                    Some(Arrival::Note(note)) => self.renderer.note(&note)?,
+                    Some(Arrival::Lost) => self.renderer.lost()?,
                     None => return Ok(None),
                 },
             }
@@ -270,29 +268,29 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Leaves a turn that continues in the daemon.
-    fn leave(&self, renderer: &mut dyn Renderer) -> Result<Option<Event>> {
-        renderer.leave()?;
-        renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
+    fn leave(&mut self) -> Result<Option<Event>> {
+        self.renderer.leave()?;
+        self.renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
         Ok(None)
     }
 
     /// Sends typed text to the turn. Rejected text is sent after the end of the turn.
-    async fn steer(&mut self, renderer: &mut dyn Renderer) -> Result<()> {
+    async fn steer(&mut self) -> Result<()> {
         while let Some(text) = self.keyboard.typed(TypeAhead::next_steer) {
-            self.send_steer(text, renderer).await?;
+            self.send_steer(text).await?;
         }
-        self.show_typed(renderer);
+        self.show_typed();
         Ok(())
     }
 
     /// Shows the typed text. Errors are ignored, because the next event detects a closed terminal.
-    fn show_typed(&self, renderer: &mut dyn Renderer) {
-        if self.shows_keys {
-            self.keyboard.typed(|typed| renderer.typed(typed).ok());
+    fn show_typed(&mut self) {
+        if self.status_at.is_some() {
+            self.keyboard.typed(|typed| self.renderer.typed(typed).ok());
         }
     }
 
-    async fn send_steer(&mut self, text: String, renderer: &mut dyn Renderer) -> Result<()> {
+    async fn send_steer(&mut self, text: String) -> Result<()> {
         if self.asides.ask(&text) {
             return Ok(());
         }
@@ -311,17 +309,17 @@ impl<L: Line> Driver<'_, L> {
         }
         self.keyboard.typed(|typed| if is_sent { typed.given(text) } else { typed.defer(text) });
         match end_signal {
-            Some(signal) => self.on_end_signal(signal, renderer).await,
+            Some(signal) => self.on_end_signal(signal).await,
             None => Ok(()),
         }
     }
 
     /// Switches the session to its next mode, which applies from the turn's next call on.
-    async fn next_mode(&mut self, renderer: &mut dyn Renderer) -> Result<()> {
+    async fn next_mode(&mut self) -> Result<()> {
         tokio::select! {
             biased;
-            signal = self.signals.next() => self.on_end_signal(signal, renderer).await,
-            set = self.line.next_mode() => Ok(renderer.note(&match set {
+            signal = self.signals.next() => self.on_end_signal(signal).await,
+            set = self.line.next_mode() => Ok(self.renderer.note(&match set {
                 Ok(mode) => mode_note(mode),
                 Err(failure) => format!("the mode was not changed: {failure}"),
             })?),
@@ -330,15 +328,15 @@ impl<L: Line> Driver<'_, L> {
 
     /// Cancels the side questions, or the turn if there are none. Leaves the turn if it was cancelled before or should
     /// continue.
-    async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> Result<()> {
+    async fn on_end_signal(&mut self, signal: EndSignal) -> Result<()> {
         if signal == EndSignal::Interrupt && self.asides.cancel() {
-            return Ok(renderer.note(ASIDE_CANCELLED)?);
+            return Ok(self.renderer.note(ASIDE_CANCELLED)?);
         }
         if self.cancelled {
             return Err(self.abandoned_error("left before the turn ended").into());
         }
         if signal == EndSignal::Interrupt && std::mem::take(&mut self.confirms_cancel) {
-            renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
+            self.renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
             return Ok(());
         }
         if !self.signals.at_end.cancels(signal) {
@@ -351,7 +349,7 @@ impl<L: Line> Driver<'_, L> {
         }
         self.cancelled = true;
         self.signals.set_stopping(true);
-        renderer.note(match signal {
+        self.renderer.note(match signal {
             EndSignal::Interrupt => "cancelling the turn; Ctrl-C again leaves at once",
             EndSignal::Terminate | EndSignal::HangUp => {
                 self.cancel_deadline = Some(Instant::now() + END_LIMIT);
@@ -375,10 +373,10 @@ impl<L: Line> Driver<'_, L> {
 
     /// Sends the user's answer. Returns true if the question is settled. A late answer does not fail the turn. If the
     /// daemon rejects the answer, such as an edit that the rules deny, the question stays open.
-    async fn answer(&mut self, interrupt: &Interrupt, answer: Answer, renderer: &mut dyn Renderer) -> Result<bool> {
+    async fn answer(&mut self, interrupt: &Interrupt, answer: Answer) -> Result<bool> {
         let Err(failure) = self.line.answer(interrupt.id, answer).await else { return Ok(true) };
         let id = short_id(interrupt.id);
-        renderer.note(&match failure.kind {
+        self.renderer.note(&match failure.kind {
             ErrorKind::Conflict | ErrorKind::NotFound => format!("no longer needed: {failure}"),
             ErrorKind::InvalidInput => format!("the answer was refused: {failure}"),
             _ => format!("the answer was refused: {failure}; retry with `agentctl answer {id} …`"),
@@ -386,17 +384,18 @@ impl<L: Line> Driver<'_, L> {
         Ok(failure.kind != ErrorKind::InvalidInput)
     }
 
-    /// Returns the number of queued questions without an answer.
-    fn waiting_questions(&self) -> usize {
+    /// Shows the number of queued questions without an answer.
+    fn show_waiting_questions(&mut self) {
         let raised = self.backlog.iter().filter_map(|event| match &event.kind {
             EventKind::InterruptRaised { interrupt } => Some(interrupt),
             _ => None,
         });
-        raised.filter(|interrupt| !self.backlog.iter().any(|event| settles(event, interrupt))).count()
+        let open = raised.filter(|interrupt| !self.backlog.iter().any(|event| settles(event, interrupt)));
+        self.renderer.set_waiting_questions(open.count());
     }
 
     /// Asks the user, unless another client answers first. Returns false if the user left the question open.
-    async fn ask(&mut self, interrupt: &Interrupt, renderer: &mut dyn Renderer, asker: &mut dyn Asker) -> Result<bool> {
+    async fn ask(&mut self, interrupt: &Interrupt, asker: &mut dyn Asker) -> Result<bool> {
         if self.cancelled
             || self.backlog.iter().any(|event| settles(event, interrupt))
             || !self.asked.insert(interrupt.id)
@@ -408,31 +407,31 @@ impl<L: Line> Driver<'_, L> {
             Ask::Approval { tool, .. } => format!("agentd: may {tool} run?"),
             Ask::Question { question, .. } => format!("agentd: {question}"),
         });
-        renderer.set_waiting_questions(self.waiting_questions());
+        self.show_waiting_questions();
         let mut asking = asker.ask(interrupt);
         loop {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => {
                     drop(asking);
-                    self.on_end_signal(signal, renderer).await?;
+                    self.on_end_signal(signal).await?;
                     return Ok(true);
                 }
                 aside = self.asides.next() => {
                     drop(asking);
-                    renderer.aside(aside)?;
-                    renderer.pause()?;
+                    self.renderer.aside(aside)?;
+                    self.renderer.pause()?;
                     asking = asker.ask(interrupt);
                 }
                 // The question's line shows that the text was sent.
-                text = self.keyboard.next_steer() => self.send_steer(text, renderer).await?,
+                text = self.keyboard.next_steer() => self.send_steer(text).await?,
                 answer = &mut asking => {
                     drop(asking);
                     let Some(answer) = answer else { return Ok(false) };
-                    if self.answer(interrupt, answer, renderer).await? {
+                    if self.answer(interrupt, answer).await? {
                         return Ok(true);
                     }
-                    renderer.pause()?;
+                    self.renderer.pause()?;
                     asking = asker.ask(interrupt);
                 }
                 arrival = self.line.next() => {
@@ -440,7 +439,7 @@ impl<L: Line> Driver<'_, L> {
                         Some(Arrival::Event(event)) => event,
                         // If the renderer shows subagents, no question is on the screen.
                         Some(Arrival::Child(event)) => {
-                            renderer.child(&event)?;
+                            self.renderer.child(&event)?;
                             continue;
                         }
                         // A note would overwrite the question. If the line stays broken, the error is reported when the
@@ -452,24 +451,19 @@ impl<L: Line> Driver<'_, L> {
                     let other_answer = answered_elsewhere(&event, interrupt);
                     if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
-                        renderer.set_waiting_questions(self.waiting_questions());
+                        self.show_waiting_questions();
                     }
                     if settled {
                         drop(asking);
                         // The user may have pressed Esc to dismiss the question, so it must not cancel the turn.
                         self.escape_ignored_until = Some(Instant::now() + STILLNESS);
-                        other_answer.map_or(Ok(()), |note| renderer.note(&note))?;
+                        other_answer.map_or(Ok(()), |note| self.renderer.note(&note))?;
                         return Ok(true);
                     }
                 }
             }
         }
     }
-}
-
-/// Returns a message about a changed mode.
-pub(crate) fn mode_note(mode: SessionMode) -> String {
-    format!("mode: {mode} · {}", mode.description())
 }
 
 /// Returns a message about an answer from another client.

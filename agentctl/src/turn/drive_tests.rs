@@ -4,6 +4,7 @@ use agentd_core::{
     Timestamp,
     ids::{SessionId, TurnId},
     interrupt::AnsweredBy,
+    session::SessionMode,
     turn::StopReason,
 };
 use futures_util::future::BoxFuture;
@@ -116,12 +117,6 @@ impl Renderer for Shown {
     fn note(&mut self, _: &str) -> io::Result<()> {
         self.0.push("note".to_owned());
         Ok(())
-    }
-
-    fn set_waiting_questions(&mut self, number: usize) {
-        if number > 0 {
-            self.0.push(format!("{number} waiting"));
-        }
     }
 }
 
@@ -265,20 +260,6 @@ async fn turn_that_does_not_end_is_abandoned_after_a_delay() {
     // After the signal, no more events arrive.
     let outcome = play(|_| vec![Beat::Signal(EndSignal::Terminate), Beat::Silence], None, true).await;
     assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()).exit, Exit::Terminated);
-}
-
-#[tokio::test]
-async fn questions_raised_meanwhile_are_counted_until_answered() {
-    let other = |turn| {
-        let id = "0193a5b2-7c1d-7000-8000-00000000000a".parse().unwrap();
-        let interrupt = Interrupt { id, ..raised(turn) };
-        Beat::Say(Box::new(EventKind::InterruptRaised { interrupt: Box::new(interrupt) }))
-    };
-    let outcome = play(|turn| vec![ask(turn), other(turn), resolved(turn), end(turn)], None, true).await;
-    let counted: Vec<&String> = outcome.shown.iter().filter(|call| call.ends_with("waiting")).collect();
-    // The other question is the one on the screen after the first was answered.
-    assert_eq!(counted, ["1 waiting", "1 waiting"]);
-    assert!(outcome.ended.unwrap().is_some());
 }
 
 #[tokio::test]

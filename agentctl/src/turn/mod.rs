@@ -21,6 +21,7 @@ use agentd_core::{
     event::{Event, EventKind},
     interrupt::{Answer, Ask, Interrupt},
     model::{ModelInfo, SlotInfo},
+    session::SessionMode,
     turn::TurnResult,
 };
 use agentd_proto::client::Client;
@@ -33,7 +34,7 @@ use crate::{
 };
 
 pub(crate) use aside::{Aside, Asides};
-pub(crate) use drive::{ASIDE_CANCELLED, Person, drive, mode_note};
+pub(crate) use drive::{ASIDE_CANCELLED, Person, drive};
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 
@@ -268,6 +269,11 @@ impl<A: Asker> Asker for ForeseeingAsker<A> {
     fn leaves(&self) -> bool {
         self.asker.leaves()
     }
+}
+
+/// Returns a message about a changed mode.
+pub(crate) fn mode_note(mode: SessionMode) -> String {
+    format!("mode: {mode} · {}", mode.description())
 }
 
 /// Awaits the future, or waits forever if there is none.

@@ -20,6 +20,7 @@ use signal_hook::{
 };
 use tokio::sync::mpsc;
 
+use super::or_never;
 use crate::{
     exit::Exit,
     keyboard::{TerminalAtStart, wait_until_gone},
@@ -150,13 +151,11 @@ impl Signals {
     /// Waits for the next signal. This method is cancel safe.
     pub(crate) async fn next(&mut self) -> EndSignal {
         let next = match self.pending.take() {
-            Some(pending) => pending,
-            None => match self.receiver.recv().await {
-                Some(signal) => signal,
-                // All senders are dropped, so no signal can arrive.
-                None => std::future::pending().await,
-            },
+            Some(pending) => Some(pending),
+            None => self.receiver.recv().await,
         };
+        // Without senders, no signal can arrive.
+        let next = or_never(next.map(std::future::ready)).await;
         self.first.get_or_insert(next);
         next
     }

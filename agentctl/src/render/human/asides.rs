@@ -23,7 +23,7 @@ impl<O: Write, E: Write> Human<O, E> {
                 Err(failure) => self.folded(WARN, &clean_line(&format!("! {}", failure.sentence())))?,
             }
         }
-        if self.live {
+        if self.turn.is_running {
             self.wait();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Options of the renderer for people: each command sets the ones that it needs.
+//! Options of the renderer for people.
 
 use std::{io::Write, sync::PoisonError};
 
@@ -12,12 +12,12 @@ use crate::{
 };
 
 impl<O: Write, E: Write> Human<O, E> {
-    /// Shows what the person said, too: for those who did not type it themselves.
+    /// Also shows the input of the user, for clients that did not send it.
     pub(crate) fn showing_input(self) -> Self {
         Self { shows_input: true, ..self }
     }
 
-    /// Says that `/show` shows whole what is told in a line.
+    /// Adds a hint at `/show` to shortened texts.
     pub(crate) fn in_chat(self) -> Self {
         Self { shows_whole: " · /show", ..self }
     }
@@ -34,20 +34,20 @@ impl<O: Write, E: Write> Human<O, E> {
         }
     }
 
-    /// Shows nothing that moves: for what is over.
+    /// Disables animations, for replays.
     pub(crate) fn still(self) -> Self {
         let look = TerminalStyle { err_terminal: false, ..self.look };
         Self { spinner: Spinner::new(look), ..self }
     }
 
-    /// Writes the answer when the turn has ended with it, alone and as it is, also on a terminal; nothing of a turn that ends
-    /// otherwise, whose words match no schema.
+    /// Writes only the answer, verbatim and at the end of the turn, also on a terminal. Writes nothing if the turn ends
+    /// without an answer, because other text does not match the schema.
     pub(crate) fn answer_alone(self) -> Self {
         let look = TerminalStyle { out_shown: false, ..self.look };
         Self { look, answer_alone: true, ..self }
     }
 
-    /// Writes the words of the model line by line as they come, as they are, also on a terminal.
+    /// Writes the model's text verbatim and line by line while it streams, also on a terminal.
     pub(crate) fn line_by_line(self) -> Self {
         let look = TerminalStyle { out_shown: false, ..self.look };
         Self { look, line: Some(String::new()), ..self }

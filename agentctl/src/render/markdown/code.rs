@@ -1,8 +1,8 @@
-//! Colours for the lines of a code fence.
+//! Syntax highlighting of the lines of a code fence.
 //!
-//! A small reader of our own: it knows comments, texts, numbers and keywords, which is what colours are good for in an
-//! answer, and reads each character once, whatever a model writes. Grammars of regular expressions do neither promise
-//! that nor load in no time. Colours are those of the terminal's own palette, so that they can be read on any background.
+//! The tokenizer distinguishes comments, strings, numbers and keywords, which is enough for an answer. It reads each
+//! character once for any input. Grammars of regular expressions do not guarantee that, and take time to load. Colours
+//! are from the terminal's palette, so that they are readable on any background.
 
 use anstyle::{AnsiColor, Style};
 
@@ -14,42 +14,42 @@ use crate::terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, paint};
 
 /// Style of keywords.
 const KEYWORD: Style = AnsiColor::Magenta.on_default();
-/// Style of texts.
+/// Style of strings.
 const TEXT: Style = AnsiColor::Green.on_default();
 /// Style of numbers, constants, types and keys.
 const CONSTANT: Style = CODE;
 /// Style of comments.
 const COMMENT: Style = QUIET;
 
-/// Longer lines are no code that anybody reads.
+/// Maximum length of a highlighted line, in bytes. People do not read longer lines.
 const LONGEST_LINE: usize = 8 * 1024;
 
-/// Colours code line by line.
+/// Highlights code line by line.
 #[derive(Debug)]
 pub(crate) struct Highlighter {
     language: &'static Language,
     state: State,
 }
 
-/// Where a line ended.
+/// State at the end of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Code,
-    /// In a comment, until this mark.
+    /// Within a comment that ends with this mark.
     Comment(&'static str),
-    /// In a text.
+    /// Within a string.
     Text(TextMark),
 }
 
 impl Highlighter {
-    /// For the language of this name, if it is known.
+    /// Creates a highlighter for the language of this name, if it is known.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let language = LANGUAGES.iter().find(|language| language.names.contains(&name.as_str()))?;
         Some(Self { language, state: State::Code })
     }
 
-    /// The next line in its colours.
+    /// Highlights the next line.
     pub(crate) fn line(&mut self, line: &str) -> String {
         if line.len() > LONGEST_LINE {
             self.state = State::Code;
@@ -62,7 +62,7 @@ impl Highlighter {
         let mut at = 0;
         while at < line.len() {
             let (length, style) = self.token(line, at);
-            // What is no token is a character.
+            // A character that starts no token is a token itself.
             let length = length.max(line[at..].chars().next().map_or(1, char::len_utf8));
             spans.push(&line[at..at + length], style);
             at += length;
@@ -75,7 +75,7 @@ impl Highlighter {
         painted(&spans.0)
     }
 
-    /// Length and style of the token at this place.
+    /// Returns the length and the style of the token at this offset.
     fn token(&mut self, line: &str, at: usize) -> (usize, Style) {
         let rest = &line[at..];
         match self.state {
@@ -90,7 +90,7 @@ impl Highlighter {
             State::Code => {}
         }
         let before = line[..at].chars().next_back();
-        // Where a word begins: a hash in `$#` or `a#b` begins no comment.
+        // A hash in `$#` or `a#b` starts no comment.
         let is_free = before.is_none_or(|c| c.is_whitespace() || "({[;,".contains(c));
         let is_comment = |mark: &&str| rest.starts_with(*mark) && (is_free || mark.len() > 1);
         if let Some((open, close)) = self.language.block_comment.filter(|(open, _)| rest.starts_with(open)) {
@@ -127,7 +127,7 @@ impl Highlighter {
         (0, Style::new())
     }
 
-    /// The length of a text from within it, up to its end or that of the line.
+    /// Returns the remaining length of a string, up to its end or the end of the line.
     fn text(&mut self, rest: &str, mark: TextMark) -> usize {
         let mut at = 0;
         while at < rest.len() {
@@ -145,45 +145,36 @@ impl Highlighter {
 
     fn word(&self, line: &str, at: usize, before: Option<char>) -> (usize, Style) {
         let rest = &line[at..];
-        // Marks that belong to some keywords, such as `#include`.
+        // Some keywords start with a mark, such as `#include`.
         let mark = usize::from(!rest.starts_with(is_word));
-        let is_name = |c: char| is_word(c) || (self.takes_dashes() && matches!(c, '-' | '.'));
+        let takes_dashes = matches!(self.language.shape, Shape::Keys(_) | Shape::Tags);
+        let is_name = |c: char| is_word(c) || (takes_dashes && matches!(c, '-' | '.'));
         let length = mark + length_of(&rest[mark..], is_name);
         let word = &rest[..length];
-        let is = |words: &str| match self.language.ignores_case {
-            true => words.split(' ').any(|known| known.eq_ignore_ascii_case(word)),
-            false => words.split(' ').any(|known| known == word),
-        };
+        let is_same = |known: &str| known == word || self.language.ignores_case && known.eq_ignore_ascii_case(word);
+        let is = |words: &str| words.split(' ').any(is_same);
+        let may_precede_key =
+            |text: &str| text.chars().all(|c| c.is_whitespace() || matches!(c, '-' | '{' | ',' | '?'));
         let style = match self.language.shape {
             Shape::Tags if matches!(before, Some('<' | '/')) => KEYWORD,
             Shape::Tags => Style::new(),
             _ if is(self.language.keywords) => KEYWORD,
             _ if is(self.language.constants) => CONSTANT,
-            Shape::Keys(_) if self.is_first(line, at) && self.is_key(&rest[length..]) => CONSTANT,
+            Shape::Keys(_) if may_precede_key(&line[..at]) && self.is_key(&rest[length..]) => CONSTANT,
             Shape::Words if before != Some('.') && word.starts_with(|c: char| c.is_ascii_uppercase()) => CONSTANT,
             _ => Style::new(),
         };
-        // A mark that belongs to no keyword is by itself.
+        // A mark without a keyword is a separate token.
         if mark == 1 && style.is_plain() { (1, style) } else { (length, style) }
     }
 
-    /// True where dashes and dots belong to words.
-    fn takes_dashes(&self) -> bool {
-        matches!(self.language.shape, Shape::Keys(_) | Shape::Tags)
-    }
-
-    /// True if a key ends before this.
+    /// Returns true if a key ends before this text.
     fn is_key(&self, rest: &str) -> bool {
         matches!(self.language.shape, Shape::Keys(sign) if rest.trim_start().starts_with(sign))
     }
-
-    /// True if only what may stand before a key stands before this place.
-    fn is_first(&self, line: &str, at: usize) -> bool {
-        line[..at].chars().all(|c| c.is_whitespace() || matches!(c, '-' | '{' | ',' | '?'))
-    }
 }
 
-/// The style of a line of a diff.
+/// Returns the style of a line of a diff.
 fn of_diff(line: &str) -> Style {
     match line.as_bytes() {
         [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] => STRONG,
@@ -194,7 +185,7 @@ fn of_diff(line: &str) -> Style {
     }
 }
 
-/// The length of a letter in apostrophes, or of an apostrophe that is something else.
+/// Returns the length of a character literal, or of an apostrophe that starts none.
 fn letter(rest: &str) -> usize {
     let mut characters = rest[1..].char_indices();
     let length = match (characters.next(), characters.next()) {
@@ -212,7 +203,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The bytes at the start of which that holds.
+/// Returns the number of bytes at the start whose characters satisfy `holds`.
 fn length_of(text: &str, holds: impl Fn(char) -> bool) -> usize {
     text.find(|c| !holds(c)).unwrap_or(text.len())
 }

@@ -1,23 +1,23 @@
 //! Emphasis, code and links within a line.
 //!
-//! A mark is taken away only where it has a partner; everything else stays as it was written, so that
-//! `2 * 3 * 4`, `**kwargs` and `snake_case` lose nothing.
+//! A mark is removed only if it has a partner. Other text is unchanged, such as `2 * 3 * 4`, `**kwargs` and
+//! `snake_case`.
 
 use anstyle::Style;
 
 use crate::terminal::paint::{CODE, QUIET, paint};
 
-/// A piece of text in one style.
+/// Text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
 
-/// Lines longer than this are not searched for marks, for the search is quadratic at worst.
+/// Maximum length of a line that is searched for marks, because the search may take quadratic time.
 const LONGEST_LINE: usize = 8 * 1024;
 
-/// The spans of a line.
+/// Parses a line into spans.
 pub(crate) fn parse(line: &str, base: Style) -> Vec<Span> {
     let mut spans = Spans::default();
     if line.len() > LONGEST_LINE {
@@ -28,11 +28,11 @@ pub(crate) fn parse(line: &str, base: Style) -> Vec<Span> {
     spans.0
 }
 
-/// Spans in the making: neighbours of one style are one.
+/// List of spans in which neighbours of equal style are merged.
 #[derive(Default)]
 pub(super) struct Spans(pub(super) Vec<Span>);
 
-/// The text of spans in their styles.
+/// Paints spans in their styles.
 pub(super) fn painted(spans: &[Span]) -> String {
     spans.iter().map(|span| paint(true, span.style, &span.text)).collect()
 }
@@ -47,7 +47,7 @@ impl Spans {
     }
 }
 
-/// Emphasis in emphasis goes this deep and no deeper.
+/// Maximum depth of nested emphasis.
 const DEEPEST: usize = 8;
 
 fn inline(text: &str, mut before: Option<char>, style: Style, spans: &mut Spans, depth: usize) {
@@ -60,7 +60,7 @@ fn inline(text: &str, mut before: Option<char>, style: Style, spans: &mut Spans,
             '[' | '!' if depth < DEEPEST => link(rest, style, spans, depth),
             _ => None,
         };
-        // What is no mark is text: the whole run of a mark that found no partner, or one character.
+        // A run of marks without a partner, or any other character, is text.
         let length = taken.unwrap_or_else(|| {
             let length = if matches!(c, '*' | '_' | '~' | '`') { run(rest, c) } else { c.len_utf8() };
             spans.push(&rest[..length], style);
@@ -136,7 +136,7 @@ fn emphasis(text: &str, before: Option<char>, style: Style, spans: &mut Spans, d
     Some(at + length)
 }
 
-/// `[label](address)`, or an image, as `label (address)`.
+/// Shows a link or an image, `[label](address)`, as `label (address)`.
 fn link(text: &str, style: Style, spans: &mut Spans, depth: usize) -> Option<usize> {
     let open = usize::from(text.starts_with('!'));
     let label_at = open + 1;

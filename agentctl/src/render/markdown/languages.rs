@@ -1,45 +1,45 @@
-//! The languages whose code is coloured: how their comments and texts are marked, and which words are keywords.
+//! Table of highlighted languages, with their comments, strings and keywords.
 
-/// A mark around texts.
+/// Marks around a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TextMark {
     pub(super) open: &'static str,
     pub(super) close: &'static str,
-    /// A backslash takes the next character along.
+    /// True if a backslash escapes the next character.
     pub(super) escapes: bool,
-    /// The text may go on in the next line.
+    /// True if the string may span lines.
     pub(super) spans_lines: bool,
 }
 
 /// Shape of a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Words, texts and comments.
+    /// Words, strings and comments.
     Words,
-    /// The same, where a word or text before this sign is a key.
+    /// Like [`Shape::Words`], but a word or string before this sign is a key.
     Keys(char),
-    /// A diff: the first character of a line says what it is.
+    /// A diff, whose lines are distinguished by their first character.
     Diff,
     /// Tags in angle brackets.
     Tags,
 }
 
-/// A language.
+/// Lexical rules of a language.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Language {
-    /// Its names behind a fence, in lower case.
+    /// Names after a fence, in lower case.
     pub(super) names: &'static [&'static str],
     pub(super) shape: Shape,
     pub(super) line_comments: &'static [&'static str],
     pub(super) block_comment: Option<(&'static str, &'static str)>,
     pub(super) texts: &'static [TextMark],
-    /// With a space between them.
+    /// Words separated by spaces.
     pub(super) keywords: &'static str,
-    /// With a space between them.
+    /// Words separated by spaces.
     pub(super) constants: &'static str,
-    /// Keywords are the same in capitals.
+    /// True if keywords ignore case.
     pub(super) ignores_case: bool,
-    /// An apostrophe alone begins no text, such as that of a lifetime.
+    /// True if a single apostrophe starts no string, such as that of a lifetime.
     pub(super) has_lifetimes: bool,
 }
 
@@ -67,10 +67,10 @@ const PLAIN: Language = Language {
     has_lifetimes: false,
 };
 
-/// A language with comments behind a hash.
+/// Defaults of languages with comments after a hash.
 const HASHED: Language = Language { line_comments: &["#"], block_comment: None, ..PLAIN };
 
-/// All of them.
+/// All highlighted languages.
 pub(super) static LANGUAGES: [Language; 24] = [
     Language {
         names: &["rust", "rs"],

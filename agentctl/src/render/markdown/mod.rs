@@ -1,13 +1,13 @@
-//! Markdown, a block at a time: a line, or a whole table.
+//! Renders Markdown block by block: a line, or a complete table.
 //!
-//! Models write one paragraph or list item a line, so that a line is all one needs to know to show it:
-//! what came before matters only for fences and tables. That keeps the stretch that must be repainted
-//! when its end is known ([`super::stream`]) as short as it can be.
+//! Models write each paragraph and list item on one line, so a line can be rendered by itself. Previous lines matter
+//! only for fences and tables. This keeps the text that must be repainted at the end of a block ([`super::stream`])
+//! short.
 //!
-//! - [`code`] colours the lines of a code fence, [`languages`] are those that it knows.
+//! - [`code`] highlights the lines of a code fence in one of the [`languages`].
 //! - [`inline`] finds emphasis, code and links within a line.
 //! - [`mod@wrap`] breaks styled text into rows.
-//! - [`table`] lines up the columns of tables.
+//! - [`table`] aligns the columns of tables.
 
 pub(crate) mod code;
 pub(crate) mod inline;
@@ -17,12 +17,12 @@ pub(crate) mod wrap;
 
 use anstyle::Style;
 
-use self::{code::Highlighter, inline::Span, wrap::wrap};
+use self::{code::Highlighter, wrap::wrap};
 use crate::terminal::paint::{CODE, QUIET, clip, paint};
 
-/// Lines of text longer than this are hard to read, however wide the window.
+/// Maximum number of columns of text, because longer lines are hard to read.
 pub(crate) const WIDEST: usize = 110;
-/// Columns of a language's name above its code.
+/// Maximum number of columns of a language's name above its code.
 const LANGUAGE: usize = 24;
 
 /// State between blocks: an open code fence.
@@ -35,18 +35,18 @@ pub(crate) struct Markdown {
 struct Fence {
     mark: char,
     length: usize,
-    /// Language of the code, as it is named.
+    /// Name of the language after the fence.
     language: String,
     highlighter: Option<Highlighter>,
 }
 
 impl Markdown {
-    /// Returns whether the next line is code, as long as it does not end the fence.
+    /// Returns true within a fence: the next line is code, unless it ends the fence.
     pub(crate) fn in_fence(&self) -> bool {
         self.fence.is_some()
     }
 
-    /// The style of a line of code that is not finished: plain where it will have its own colours.
+    /// Returns the style of an incomplete line of code: plain if the complete line will be highlighted.
     pub(crate) fn code_style(&self) -> Style {
         match &self.fence {
             Some(Fence { highlighter: None, .. }) => CODE,
@@ -54,8 +54,8 @@ impl Markdown {
         }
     }
 
-    /// The rows of a finished block: a line, or the lines of a table, without the last newline. None of a line that only
-    /// says where code begins or ends.
+    /// Renders a complete block: a line, or the lines of a table, without the last newline. The lines of a fence itself
+    /// have no rows, except for the name of its language.
     pub(crate) fn block(&mut self, source: &str, columns: usize) -> Vec<String> {
         if let Some(fence) = &mut self.fence {
             if fence.ends_with(source) {
@@ -99,7 +99,7 @@ impl Fence {
     }
 }
 
-/// Columns by which the rows of a block after its first are set in, while it is written: those of its marker.
+/// Returns the indent of further rows of a block that is being written: the columns of its marker.
 pub(crate) fn hanging(block: &str, columns: usize) -> usize {
     let content = block.trim_start();
     let indent = block.len() - content.len();
@@ -118,10 +118,10 @@ fn text(line: &str, style: Style, columns: usize, first: &str, next: &str) -> Ve
     wrap(&inline::parse(line, style), columns, first, next)
 }
 
-/// One line outside of fences and tables.
+/// Renders a line outside of fences and tables.
 fn line(source: &str, columns: usize) -> Vec<String> {
     let content = source.trim_start();
-    // Deep nesting on a narrow terminal must leave room for the text.
+    // Deep nesting on a narrow terminal must leave space for the text.
     let indent = " ".repeat((source.len() - content.len()).min(columns / 4));
     if content.trim_end().is_empty() {
         return vec![String::new()];
@@ -134,7 +134,9 @@ fn line(source: &str, columns: usize) -> Vec<String> {
     }
     if let Some(quoted) = content.strip_prefix('>') {
         let bar = format!("{indent}{}", paint(true, QUIET, "│ "));
-        return quote(quoted.trim_start(), columns.saturating_sub(indent.len() + 2), &bar);
+        let columns = columns.saturating_sub(indent.len() + 2);
+        let rows = text(quoted.trim_start(), Style::new().italic(), columns, "", "");
+        return rows.iter().map(|row| format!("{bar}{row}")).collect();
     }
     if let Some((marker, rest)) = list_marker(content) {
         let bullet = marker.ends_with(['-', '*', '+']);
@@ -150,11 +152,6 @@ fn line(source: &str, columns: usize) -> Vec<String> {
     text(content.trim_end(), Style::new(), columns, &indent, &indent)
 }
 
-fn quote(quoted: &str, columns: usize, bar: &str) -> Vec<String> {
-    let spans: Vec<Span> = inline::parse(quoted, Style::new().italic());
-    wrap(&spans, columns, "", "").into_iter().map(|row| format!("{bar}{row}")).collect()
-}
-
 fn heading(line: &str) -> Option<&str> {
     let title = line.trim_start_matches('#');
     let level = line.len() - title.len();
@@ -167,7 +164,7 @@ fn is_rule(line: &str) -> bool {
     marks.len() >= 3 && ["-", "*", "_"].iter().any(|mark| marks.replace(mark, "").is_empty())
 }
 
-/// The marker of a list item, without the space after it, and what follows.
+/// Returns the marker of a list item without the space after it, and the rest.
 fn list_marker(line: &str) -> Option<(&str, &str)> {
     let (marker, rest) = line.split_once(' ')?;
     let number = marker.strip_suffix(['.', ')']);
@@ -175,7 +172,7 @@ fn list_marker(line: &str) -> Option<(&str, &str)> {
     (matches!(marker, "-" | "*" | "+") || numbered).then(|| (marker, rest.trim_start()))
 }
 
-/// The mark of a task, and its words.
+/// Returns the mark of a task, and its text.
 fn task(item: &str) -> Option<(&'static str, &str)> {
     let marks = [("[ ] ", "☐"), ("[x] ", "☑"), ("[X] ", "☑")];
     marks.iter().find_map(|(written, shown)| Some((*shown, item.strip_prefix(written)?.trim_start())))

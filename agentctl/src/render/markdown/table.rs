@@ -1,4 +1,5 @@
-//! Tables: columns of one width, with wrapped cells if they do not fit, or a record for each row if cells became too narrow.
+//! Renders tables with aligned columns. Cells are wrapped if the table is too wide. If cells became too narrow, each
+//! row is shown as a record.
 
 use anstyle::Style;
 
@@ -15,7 +16,7 @@ enum Align {
     Center,
 }
 
-/// Returns whether a line can be part of a table.
+/// Returns true if a line can be part of a table.
 pub(crate) fn is_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
@@ -60,7 +61,7 @@ fn fitted(widths: &[usize], room: usize) -> Option<Vec<usize>> {
     limits.find(|limit| limited(*limit).sum::<usize>() <= room).map(|limit| limited(limit).collect())
 }
 
-/// The rows of the table one below the other, each cell behind the name of its column.
+/// Renders each row as a record: each cell follows the name of its column.
 fn records(head: &[Vec<Span>], body: &[Vec<Vec<Span>>], columns: usize) -> Vec<String> {
     let rule = paint(true, QUIET, &"─".repeat(RULE.min(columns)));
     let mut rows = Vec::new();
@@ -84,7 +85,7 @@ fn records(head: &[Vec<Span>], body: &[Vec<Vec<Span>>], columns: usize) -> Vec<S
     rows
 }
 
-/// The cells of a line, without the space around them. A bar after a backslash belongs to its cell.
+/// Splits a line into trimmed cells. A bar after a backslash belongs to its cell.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);

@@ -6,9 +6,9 @@ use unicode_width::UnicodeWidthChar as _;
 use super::inline::Span;
 use crate::terminal::paint::{paint, width};
 
-/// The rows of the spans, none wider than `columns`: the first begins with `first`, the others with `next`.
+/// Breaks spans into rows of at most `columns`. The first row begins with `first`, the others with `next`.
 ///
-/// Rows break at spaces, on either side of a wide character, and within a word only where it fits on no row.
+/// Rows break at spaces, on either side of a wide character, and within a word only if it fits on no row.
 pub(crate) fn wrap(spans: &[Span], columns: usize, first: &str, next: &str) -> Vec<String> {
     let room = |prefix: &str| columns.saturating_sub(width(prefix)).max(2);
     let text: Vec<(char, Style)> = spans.iter().flat_map(|span| span.text.chars().map(|c| (c, span.style))).collect();
@@ -25,7 +25,8 @@ pub(crate) fn wrap(spans: &[Span], columns: usize, first: &str, next: &str) -> V
     }
 }
 
-/// End of the row of so many characters that starts at `start`, and start of the next one, for any measure of their columns.
+/// Returns the end of the row that starts at `start`, and the start of the next row, for any measure of a character's
+/// columns.
 pub(crate) fn cut(
     length: usize,
     char_at: impl Fn(usize) -> char,
@@ -56,7 +57,7 @@ fn is_wide(c: char) -> bool {
     c.width() == Some(2)
 }
 
-/// Returns whether the character may not begin a row.
+/// Returns true if the character may not begin a row.
 fn clings(c: char) -> bool {
     c.width() == Some(0) || "。、，．！？：；」』）】”’….,!?):;".contains(c)
 }
