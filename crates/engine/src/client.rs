@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn invalid_client_tools_are_rejected_with_a_hint() {
-        let catalog = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
+        let catalog = ToolCatalog::new(Arc::default(), &[agentd_policy::read_tool()]);
         let refusal = |tools: &[ClientTool], part: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
             let error = check(tools, &catalog, canonical).unwrap_err();

@@ -16,7 +16,7 @@ use std::{
 };
 
 use agentd_core::Timestamp;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::Dir;
 use rustix::fs::OFlags;
 
 use crate::{
@@ -26,8 +26,11 @@ use crate::{
     failure::{Failure, if_there},
     jail::{self, Jail},
     path::ToolPath,
-    text,
+    private, text,
 };
+
+/// Mode of a new file, before the umask of the process.
+const NEW_FILE: u32 = 0o666;
 
 /// File that existed when the target was opened.
 #[derive(Debug)]
@@ -252,12 +255,7 @@ impl DiskSlot {
     }
 
     fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        if let Some(mode) = mode {
-            options.mode(mode);
-        }
-        let mut file = folder.open_with(draft, &options)?.into_std();
+        let mut file = private::file_in(folder, draft, mode.unwrap_or(NEW_FILE))?;
         file.write_all(content)?;
         if let Some(mode) = mode {
             file.set_permissions(fs::Permissions::from_mode(mode))?;

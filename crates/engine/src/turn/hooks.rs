@@ -38,11 +38,6 @@ pub(crate) trait Link: Send + Sync {
         Vec::new()
     }
 
-    /// Returns true if users may disable these tools. Tools that other links mention to the model cannot be disabled.
-    fn can_be_disabled(&self) -> bool {
-        false
-    }
-
     /// Returns the notice inserted before a turn's input and stored with the input.
     fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
@@ -231,10 +226,9 @@ impl Chain {
         Self { links, own, tool }
     }
 
-    /// Returns the tools implemented by links, each with a flag that is true if users may disable the tool.
-    pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
-        let tools = self.links.iter().flat_map(|(.., link)| link.tools().into_iter().map(move |tool| (tool, link)));
-        tools.map(|(tool, link)| (tool, link.can_be_disabled())).collect()
+    /// Returns the tools implemented by links, in order.
+    pub(crate) fn tools(&self) -> &[ToolSpec] {
+        &self.own
     }
 
     /// Finds a tool implemented by a link, even if the turn does not offer it.

@@ -27,6 +27,7 @@ use crate::{
     config::PolicyInForce,
     error::EngineError,
     grants::LiveGrants,
+    mentions,
     recovery::subagents,
     session::{
         actor::{Actor, Fault, RunningTurn},
@@ -265,7 +266,8 @@ impl Actor {
         let mentions = match open.mentions.clone() {
             Some(mentions) => mentions,
             None => {
-                let mentions = self.last_mentions(&state.history, slot, pictures).await?;
+                let input = mentions::last_input(&state.history);
+                let mentions = self.resolve_mentions(input, slot, pictures).await?;
                 let loading = self.newly_loaded(&mentions, &[], slot);
                 self.commit(Some(turn_id), loading.into_iter().collect()).await?;
                 mentions
