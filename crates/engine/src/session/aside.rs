@@ -20,7 +20,7 @@ use tokio::task::JoinError;
 
 use crate::{
     catalog::MentionedTools,
-    error::EngineError,
+    error::{EngineError, refuse_if},
     links,
     session::{
         actor::{Actor, Fault, state::TitleState},
@@ -54,13 +54,10 @@ impl Actor {
         if self.draining.is_some() {
             return Err(EngineError::stopping().into());
         }
-        if question.trim().is_empty() {
-            return Err(EngineError::invalid("the question is empty", "ask something: /btw QUESTION").into());
-        }
-        if question.len() > MAX_QUESTION {
-            let message = format!("the question has {} bytes; at most {MAX_QUESTION} are allowed", question.len());
-            return Err(EngineError::invalid(message, "send it as a message, with the text in a file").into());
-        }
+        let (is_empty, bytes) = (question.trim().is_empty(), question.len());
+        refuse_if(is_empty, || "the question is empty", "ask something: /btw QUESTION")?;
+        let size = || format!("the question has {bytes} bytes; at most {MAX_QUESTION} are allowed");
+        refuse_if(bytes > MAX_QUESTION, size, "send it as a message, with the text in a file")?;
         if self.asides.len() >= MAX_ASIDES {
             let message = format!("{MAX_ASIDES} side questions of this session wait for their answers");
             return Err(EngineError::busy(message, "wait until one is answered, or cancel one").into());

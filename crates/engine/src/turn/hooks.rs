@@ -219,6 +219,18 @@ pub(crate) struct Chain {
     tool: ToolRunner,
 }
 
+/// Implements hooks that run one link after the other.
+macro_rules! each_link {
+    ($($hook:ident),*) => {$(
+        pub(crate) async fn $hook(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
+            for (.., link) in &self.links {
+                link.$hook(context, state).await?;
+            }
+            Ok(())
+        }
+    )*};
+}
+
 impl Chain {
     /// Creates a chain with these links, in order, around the tool runner.
     pub(crate) fn new(links: Vec<NamedLink>, tool: ToolRunner) -> Self {
@@ -247,26 +259,7 @@ impl Chain {
         self.links.iter().filter_map(|(.., link)| link.preamble(preamble)).collect()
     }
 
-    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
-        for (.., link) in &self.links {
-            link.before_turn(context, state).await?;
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
-        for (.., link) in &self.links {
-            link.before_step(context, state).await?;
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn on_finish(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
-        for (.., link) in &self.links {
-            link.on_finish(context, state).await?;
-        }
-        Ok(())
-    }
+    each_link!(before_turn, before_step, on_finish);
 
     /// Returns the reminders of all links, in order.
     pub(crate) fn reminders(&self, context: &TurnContext, state: &TurnState) -> Vec<Reminder> {
