@@ -452,7 +452,7 @@ mod tests {
     struct CacheFixture(ToolSetCache, Arc<ToolCatalog>);
 
     fn cache_fixture() -> CacheFixture {
-        CacheFixture(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
+        CacheFixture(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), &[])))
     }
 
     fn tools_of(fixture: &CacheFixture, loaded_tools: &str, scope: &ToolScope, active_agent: &ActiveAgent) -> ToolSet {

@@ -33,7 +33,7 @@ use tokio::{
 
 use crate::{
     catalog::{AgentScope, ToolCatalog, ToolScope},
-    error::{EngineError, Result},
+    error::{EngineError, Result, refuse_if},
 };
 
 /// Maximum number of calls queued for a client that does not receive them.
@@ -129,41 +129,30 @@ impl ClientTools {
 
 /// Rejects tools that a turn cannot offer.
 pub(crate) fn check(tools: &[ClientTool], catalog: &ToolCatalog, canonical: impl Fn(&str) -> String) -> Result<()> {
-    if tools.len() > MAX_CLIENT_TOOLS {
-        let message = format!("the client offers {} tools; at most {MAX_CLIENT_TOOLS} are allowed", tools.len());
-        return Err(EngineError::invalid(message, "offer only the tools that this turn needs"));
-    }
+    let count = || format!("the client offers {} tools; at most {MAX_CLIENT_TOOLS} are allowed", tools.len());
+    refuse_if(tools.len() > MAX_CLIENT_TOOLS, count, "offer only the tools that this turn needs")?;
     for (at, tool) in tools.iter().enumerate() {
         let name = &tool.name;
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-        if name.is_empty() || name.len() > MAX_CLIENT_TOOL_NAME || !name.chars().all(is_plain) {
-            let message =
-                format!("invalid tool name {:?}", name.chars().take(MAX_CLIENT_TOOL_NAME).collect::<String>());
-            let hint = format!("use 1 to {MAX_CLIENT_TOOL_NAME} letters, digits, `_` and `-`");
-            return Err(EngineError::invalid(message, hint));
-        }
-        if tools[..at].iter().any(|before| before.name == *name) {
-            let hint = "give each tool a unique name";
-            return Err(EngineError::invalid(format!("the client offers two tools named {name}"), hint));
-        }
+        let is_valid = (1..=MAX_CLIENT_TOOL_NAME).contains(&name.len()) && name.chars().all(is_plain);
+        let shown = || format!("invalid tool name {:?}", name.chars().take(MAX_CLIENT_TOOL_NAME).collect::<String>());
+        refuse_if(!is_valid, shown, &format!("use 1 to {MAX_CLIENT_TOOL_NAME} letters, digits, `_` and `-`"))?;
+        let is_repeated = tools[..at].iter().any(|before| before.name == *name);
+        let repeated = || format!("the client offers two tools named {name}");
+        refuse_if(is_repeated, repeated, "give each tool a unique name")?;
         let existing =
             [name.clone(), canonical(name), tool.called()].into_iter().find(|name| catalog.get(name).is_some());
         if let Some(existing) = existing {
             let message = format!("the client's tool {name} has the name of a tool of the daemon ({existing})");
             return Err(EngineError::invalid(message, "rename the client's tool"));
         }
-        if tool.description.trim().is_empty() || tool.description.len() > MAX_CLIENT_TOOL_DESCRIPTION {
-            let message = format!("the description of the tool {name} has {} bytes", tool.description.len());
-            let hint = format!("use 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes to describe when to use the tool");
-            return Err(EngineError::invalid(message, hint));
-        }
-        let schema = tool.parameters.to_string().len();
-        if schema > MAX_CLIENT_TOOL_SCHEMA {
-            let message = format!(
-                "the schema of the tool {name} has {schema} bytes; at most {MAX_CLIENT_TOOL_SCHEMA} are allowed"
-            );
-            return Err(EngineError::invalid(message, "describe fewer arguments, or shorten their descriptions"));
-        }
+        let is_described = !tool.description.trim().is_empty() && tool.description.len() <= MAX_CLIENT_TOOL_DESCRIPTION;
+        let length = || format!("the description of the tool {name} has {} bytes", tool.description.len());
+        let hint = format!("use 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes to describe when to use the tool");
+        refuse_if(!is_described, length, &hint)?;
+        let (schema, limit) = (tool.parameters.to_string().len(), MAX_CLIENT_TOOL_SCHEMA);
+        let size = || format!("the schema of the tool {name} has {schema} bytes; at most {limit} are allowed");
+        refuse_if(schema > limit, size, "describe fewer arguments, or shorten their descriptions")?;
         validator(tool)?;
     }
     Ok(())
@@ -331,7 +320,7 @@ mod tests {
 
     #[test]
     fn invalid_client_tools_are_rejected_with_a_hint() {
-        let catalog = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
+        let catalog = ToolCatalog::new(Arc::default(), &[agentd_policy::read_tool()]);
         let refusal = |tools: &[ClientTool], part: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
             let error = check(tools, &catalog, canonical).unwrap_err();

@@ -71,6 +71,11 @@ impl EngineError {
     }
 }
 
+/// Refuses a request as invalid if the condition holds.
+pub(crate) fn refuse_if<M: Into<String>>(is_invalid: bool, message: impl FnOnce() -> M, hint: &str) -> Result<()> {
+    if is_invalid { Err(EngineError::invalid(message(), hint)) } else { Ok(()) }
+}
+
 /// Port errors are forwarded to the client unchanged. The source of an error is logged where the error occurred.
 macro_rules! from_port_error {
     ($($port:ty),*) => {$(

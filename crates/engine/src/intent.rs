@@ -84,23 +84,8 @@ impl Request {
 }
 
 const GREETINGS: [&str; 9] = ["hi", "hello", "hey", "thanks", "thank", "thx", "bye", "hallo", "danke"];
-const LARGE_TASK_WORDS: [&str; 15] = [
-    "across",
-    "architecture",
-    "design",
-    "entire",
-    "large",
-    "migrate",
-    "migration",
-    "overhaul",
-    "redesign",
-    "rewrite",
-    "several",
-    "strategies",
-    "strategy",
-    "throughout",
-    "whole",
-];
+const LARGE_TASK_WORDS: &str = "across architecture design entire large migrate migration overhaul redesign rewrite \
+                                several strategies strategy throughout whole";
 
 /// Classifies an input. Within a project, less evidence is needed for code.
 pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
@@ -110,7 +95,7 @@ pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
     let paths: HashSet<&str> = prose.split_whitespace().map(trim_punctuation).filter(|token| is_path(token)).collect();
     let distinct: HashSet<&str> = words(&lower).collect();
     let listed = prose.lines().filter(|line| is_list_item(line)).count();
-    let points = distinct.iter().filter(|word| LARGE_TASK_WORDS.contains(word)).count()
+    let points = LARGE_TASK_WORDS.split(' ').filter(|word| distinct.contains(word)).count()
         + count_matches(&lower, &LARGE_TASK_PHRASES)
         + usize::from(listed >= 3)
         + usize::from(listed >= 5)

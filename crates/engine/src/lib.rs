@@ -64,7 +64,7 @@ pub use turn::aside::{SideAnswer, SidePart};
 
 /// Returns the tools built into every session, regardless of the toolbox. Their names are reserved.
 pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
-    links::standard::chain().tools().into_iter().map(|(tool, _)| tool).collect()
+    links::standard::chain().tools().to_vec()
 }
 
 /// Returns the built-in tool's name for an alias used by other systems; any other name is returned unchanged.
@@ -74,5 +74,5 @@ pub fn own_name(name: &str) -> &str {
 
 /// Returns the built-in tools that users may disable.
 pub fn hideable_tools() -> Vec<agentd_core::tool::ToolSpec> {
-    links::standard::chain().tools().into_iter().filter_map(|(tool, may_hide)| may_hide.then_some(tool)).collect()
+    own_tools().into_iter().filter(|tool| catalog::HIDEABLE.contains(&tool.name.as_str())).collect()
 }

@@ -197,7 +197,8 @@ struct FactCollector {
     pending: Vec<SpokenPart>,
     /// Items that started after the last count. Their parts belong to the next call.
     started: HashSet<ItemId>,
-    calls: HashMap<CallId, ToolCall>,
+    /// Arguments of the calls so far.
+    calls: HashMap<CallId, String>,
     questions: HashMap<InterruptId, Ask>,
 }
 
@@ -295,26 +296,25 @@ impl FactCollector {
     }
 
     fn call(&mut self, item: &Item, call: &ToolCall) {
-        let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).unwrap_or_default();
-        let answer_fields = fields.has_answer_fields().then(|| ServerFields {
-            reasoning_details: fields.reasoning_details.clone(),
-            blocks: fields.blocks.clone(),
-            ..ServerFields::default()
-        });
-        let call_fields = ServerFields { reasoning_details: None, blocks: None, ..fields };
-        self.calls.insert(call.call_id.clone(), call.clone());
+        let mut fields = item.origin.as_ref().map(|origin| origin.fields.clone()).unwrap_or_default();
+        let has_answer_fields = fields.has_answer_fields();
+        let (reasoning_details, blocks) = (fields.reasoning_details.take(), fields.blocks.take());
+        let of_answer = || ServerFields { reasoning_details, blocks, ..ServerFields::default() };
+        let answer_fields = has_answer_fields.then(of_answer);
+        self.calls.insert(call.call_id.clone(), call.arguments.clone());
         let parts = self.parts(item.id);
         parts.extend(answer_fields.map(SpokenPart::Fields));
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        parts.push(SpokenPart::Call { name, arguments, fields: call_fields });
+        parts.push(SpokenPart::Call { name, arguments, fields });
     }
 
     fn result(&mut self, result: &ToolResult) {
-        let call = self.calls.get(&result.call_id);
-        let arguments = result.ran_with.clone().or_else(|| Some(call?.arguments.clone())).unwrap_or_default();
-        let ToolResult { name: tool, text, error, exit_code, details, files, .. } = result.clone();
+        let written = || self.calls.get(&result.call_id).cloned();
+        let arguments = result.ran_with.clone().or_else(written).unwrap_or_default();
+        let &ToolResult { ref name, ref text, error, exit_code, ref details, ref files, .. } = result;
+        let (tool, text, details) = (name.clone(), text.clone(), details.clone());
         // Recordings do not include the project's location on the original machine.
-        let files = files.into_iter().map(|file| FileChange::new(file.path, file.change)).collect();
+        let files = files.iter().map(|file| FileChange::new(file.path.clone(), file.change)).collect();
         let voice = self.voice;
         let recorded = RecordedResult { voice, tool, arguments, text, error, exit_code, details, files };
         self.facts.push(TurnFact::Result(recorded));

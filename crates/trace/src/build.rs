@@ -268,8 +268,8 @@ impl<'a> TurnBuilder<'a> {
 
     fn subagent_started(&mut self, event: &Event, subagent: &Subagent) {
         let parent = self.tools.get(&subagent.call_id).copied();
-        let Subagent { session_id, after, name, task, .. } = subagent.clone();
-        let work = SubagentSpan { session_id, after, name, task, turns: Vec::new() };
+        let &Subagent { session_id, after, ref name, ref task, .. } = subagent;
+        let work = SubagentSpan { session_id, after, name: name.clone(), task: task.clone(), turns: Vec::new() };
         let number = self.arena.open(parent, format!("s{}", event.seq), event.at, SpanKind::Subagent(Box::new(work)));
         self.subagents.insert(session_id, number);
     }

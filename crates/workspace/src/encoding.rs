@@ -353,7 +353,7 @@ impl Unwritable {
 /// Encodes `text` without a byte order mark.
 pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     let encoding = charset.encoding;
-    if encoding == UTF_8 {
+    if encoding == UTF_8 || encoding.is_ascii_compatible() && text.is_ascii() {
         return Ok(text.as_bytes().to_vec());
     }
     if encoding == UTF_16LE {
@@ -364,9 +364,6 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     }
     if !encoding.is_ascii_compatible() {
         return Err(Unwritable::Switching { encoding: encoding.name() });
-    }
-    if text.is_ascii() {
-        return Ok(text.as_bytes().to_vec());
     }
     if !charset.sure {
         return Err(Unwritable::Unsure { encoding: encoding.name() });

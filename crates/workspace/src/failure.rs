@@ -69,6 +69,11 @@ impl From<LanguageError> for Failure {
     }
 }
 
+/// Fails if the condition holds.
+pub(crate) fn fail_if(has_failed: bool, failure: impl FnOnce() -> Failure) -> Result<(), Failure> {
+    if has_failed { Err(failure()) } else { Ok(()) }
+}
+
 /// Converts the error for a missing file or folder to `None`.
 pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {

@@ -28,7 +28,7 @@ use rustix::fs::OFlags;
 
 use crate::{
     exact,
-    failure::{Failure, if_there},
+    failure::{Failure, fail_if, if_there},
     path::{FolderName, PathPlace, ToolPath},
 };
 
@@ -161,12 +161,8 @@ impl Jail {
     /// Opens a regular file for reading.
     pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let (file, metadata) = self.open(path)?;
-        if metadata.is_dir() {
-            return Err(Failure::path(format!("{path} is a folder; list_workspace_files lists it")));
-        }
-        if metadata.nlink() > 1 && !path.place().is_mounted() {
-            return Err(hard_link(path));
-        }
+        fail_if(metadata.is_dir(), || Failure::path(format!("{path} is a folder; list_workspace_files lists it")))?;
+        fail_if(metadata.nlink() > 1 && !path.place().is_mounted(), || hard_link(path))?;
         Ok((file, metadata))
     }
 
@@ -194,9 +190,7 @@ impl Jail {
     /// Opens a folder for listing.
     pub fn open_folder(&self, path: &ToolPath) -> Result<Dir, Failure> {
         let (file, metadata) = self.open(path)?;
-        if !metadata.is_dir() {
-            return Err(Failure::path(format!("{path} is a file, not a folder")));
-        }
+        fail_if(!metadata.is_dir(), || Failure::path(format!("{path} is a file, not a folder")))?;
         Ok(Dir::from_std_file(file))
     }
 

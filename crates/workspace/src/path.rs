@@ -17,7 +17,10 @@ use agentd_core::{
     ports::{ArtifactDir, Workspace},
 };
 
-use crate::{failure::Failure, text};
+use crate::{
+    failure::{Failure, fail_if},
+    text,
+};
 
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
@@ -53,12 +56,8 @@ impl ToolPath {
                     text::quoted(written)
                 )));
             }
-            if part.len() > MAX_NAME {
-                return Err(Failure::path(format!(
-                    "a name in the path has {} bytes; the limit is {MAX_NAME}",
-                    part.len()
-                )));
-            }
+            let length = || format!("a name in the path has {} bytes; the limit is {MAX_NAME}", part.len());
+            fail_if(part.len() > MAX_NAME, || Failure::path(length()))?;
         }
         let place = PathPlace::of(&parts, written.starts_with('/'));
         match parts.first() {
@@ -186,9 +185,8 @@ pub fn within_project(workspace: &Workspace, folder: &Path) -> Option<ToolPath> 
 }
 
 fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
-    if written.len() > MAX_PATH {
-        return Err(Failure::path(format!("the path has {} bytes; the limit is {MAX_PATH}", written.len())));
-    }
+    let length = || Failure::path(format!("the path has {} bytes; the limit is {MAX_PATH}", written.len()));
+    fail_if(written.len() > MAX_PATH, length)?;
     if let Some(character) = written.chars().find(|character| character.is_control()) {
         return Err(Failure::path(format!(
             "the path contains the control character {:?}; remove it, or write it as listings show it",

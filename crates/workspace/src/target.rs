@@ -16,18 +16,21 @@ use std::{
 };
 
 use agentd_core::Timestamp;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::Dir;
 use rustix::fs::OFlags;
 
 use crate::{
     drafts::Draft,
     encoding::Document,
     exact,
-    failure::{Failure, if_there},
+    failure::{Failure, fail_if, if_there},
     jail::{self, Jail},
     path::ToolPath,
-    text,
+    private, text,
 };
+
+/// Mode of a new file, before the umask of the process.
+const NEW_FILE: u32 = 0o666;
 
 /// File that existed when the target was opened.
 #[derive(Debug)]
@@ -166,9 +169,7 @@ struct DiskSlot {
 /// Opens the location of a file on disk, and the existing file.
 pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
     let (root, below) = jail.writable_root(path)?;
-    if below == Path::new(".") {
-        return Err(Failure::path(format!("{path} is a folder; name a file in it")));
-    }
+    fail_if(below == Path::new("."), || Failure::path(format!("{path} is a folder; name a file in it")))?;
     let file = if_there(jail::open_exact(&root, below)).map_err(|error| refused(jail, path, &error))?;
     let (stamp, existing) = file.map(|file| existing(path, file, max_content)).transpose()?.unzip();
     let slot = DiskSlot { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), stamp };
@@ -252,12 +253,7 @@ impl DiskSlot {
     }
 
     fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        if let Some(mode) = mode {
-            options.mode(mode);
-        }
-        let mut file = folder.open_with(draft, &options)?.into_std();
+        let mut file = private::file_in(folder, draft, mode.unwrap_or(NEW_FILE))?;
         file.write_all(content)?;
         if let Some(mode) = mode {
             file.set_permissions(fs::Permissions::from_mode(mode))?;
@@ -303,15 +299,9 @@ fn refused(jail: &Jail, path: &ToolPath, error: &io::Error) -> Failure {
 fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp, ExistingFile), Failure> {
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
     let metadata = file.metadata().map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(Failure::path(format!("{path} is a folder; name a file in it")));
-    }
-    if !metadata.is_file() {
-        return Err(jail::not_regular(path, metadata.file_type()));
-    }
-    if metadata.nlink() > 1 {
-        return Err(jail::hard_link(path));
-    }
+    fail_if(metadata.is_dir(), || Failure::path(format!("{path} is a folder; name a file in it")))?;
+    fail_if(!metadata.is_file(), || jail::not_regular(path, metadata.file_type()))?;
+    fail_if(metadata.nlink() > 1, || jail::hard_link(path))?;
     let mut content = None;
     if metadata.len() <= max_content {
         let mut bytes = Vec::new();

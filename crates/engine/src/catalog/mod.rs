@@ -30,6 +30,9 @@ pub(crate) const NO_PROJECT: &str = "its entry in mcp_servers.yaml names the pro
 /// Tool with which an agent delegates. Subagents have neither this tool nor transfers.
 pub(crate) const DELEGATE: &str = "delegate_task";
 
+/// Tools of links that users may disable. Tools that other links mention to the model cannot be disabled.
+pub(crate) const HIDEABLE: [&str; 2] = [DELEGATE, FIND_TOOL];
+
 /// Tools mentioned by users or agents, by the names used in calls.
 pub(crate) type MentionedTools = BTreeSet<String>;
 
@@ -46,8 +49,8 @@ pub(crate) struct ToolCatalog {
 
 impl ToolCatalog {
     /// Combines the tools of a catalogue with those implemented by links.
-    pub(crate) fn new(source: Arc<Catalogue>, own: Vec<(ToolSpec, bool)>) -> Self {
-        let mut tools: Vec<CatalogueTool> = own.into_iter().map(|own| label_tool(own, &source)).collect();
+    pub(crate) fn new(source: Arc<Catalogue>, own: &[ToolSpec]) -> Self {
+        let mut tools: Vec<CatalogueTool> = own.iter().map(|spec| label_tool(spec, &source)).collect();
         tools.extend(source.tools.iter().cloned());
         // Links take precedence over the toolbox, and built-in tools over foreign ones, so that no tool can intercept
         // calls by using another one's name.
@@ -199,12 +202,13 @@ pub(crate) fn is_tool_of(tool: &CatalogueTool, server: &str) -> bool {
 }
 
 /// Labels a link's tool. The tool belongs to every session, unless the link lets users disable it.
-fn label_tool((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
+fn label_tool(spec: &ToolSpec, catalogue: &Catalogue) -> CatalogueTool {
     let entry = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
     // An agent that names its tools can change files only if it names a tool that changes files.
     let always_available = spec.effect != Effect::Write || entry.always_available;
+    let can_be_disabled = HIDEABLE.contains(&spec.name.as_str());
     let label = if can_be_disabled { entry } else { ToolLabel { tier: ToolTier::Core, always_available, ..entry } };
-    CatalogueTool::own(spec, ToolOrigin::Conversation, label)
+    CatalogueTool::own(spec.clone(), ToolOrigin::Conversation, label)
 }
 
 /// Upper bound on a turn's tools, regardless of mentions. The default allows everything.
@@ -373,7 +377,7 @@ mod tests {
         let shadowed_tool =
             CatalogueTool { origin: ToolOrigin::Mcp { server: "rogue".to_owned() }, ..tools[3].clone() };
         tools.push(shadowed_tool);
-        ToolCatalog::new(Arc::new(Catalogue { tools, ..Catalogue::default() }), Vec::new())
+        ToolCatalog::new(Arc::new(Catalogue { tools, ..Catalogue::default() }), &[])
     }
 
     #[track_caller]

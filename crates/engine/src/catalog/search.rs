@@ -306,7 +306,7 @@ mod tests {
             ..ServerCard::default()
         };
         let catalogue = Catalogue { servers: (0..100).map(card).collect(), ..Catalogue::default() };
-        let catalog = Arc::new(ToolCatalog::new(Arc::new(catalogue), Vec::new()));
+        let catalog = Arc::new(ToolCatalog::new(Arc::new(catalogue), &[]));
         let listed = ToolFinder::new(catalog, ToolScope::default(), ToolSet::none(), Vec::new()).describe_servers();
         assert!(listed.len() < 6000 && listed.ends_with("(76 more are not listed)"), "{} {listed}", listed.len());
     }

@@ -181,12 +181,9 @@ impl Engine {
     /// # Errors
     /// Fails if there is no such interrupt, it was already answered, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<()> {
-        let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(|| {
-            EngineError::not_found(
-                format!("no such question: {id}"),
-                "list pending questions with `agentctl interrupts`",
-            )
-        })?;
+        let hint = "list pending questions with `agentctl interrupts`";
+        let unknown = || EngineError::not_found(format!("no such question: {id}"), hint);
+        let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(unknown)?;
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
 

@@ -18,7 +18,7 @@ use crate::{
     attachments,
     client::TurnStart,
     config::Ports,
-    error::{EngineError, Result},
+    error::{EngineError, Result, refuse_if},
     front::Engine,
     session::{
         SessionHandle, StartedTurn,
@@ -245,36 +245,21 @@ impl CheckedPart {
 }
 
 fn check_file(label: &str, name: &str, content: &[u8]) -> Result<()> {
-    if name.trim().is_empty() {
-        return Err(EngineError::invalid(format!("{label} is a file without a name"), "name it"));
-    }
-    if content.is_empty() {
-        return Err(EngineError::invalid(format!("{label} is empty"), "omit it, or send its content"));
-    }
-    if content.len() > MAX_PART_BYTES {
-        let message = format!("{label} has {} bytes; at most {} MiB are allowed", content.len(), MAX_PART_BYTES >> 20);
-        return Err(EngineError::invalid(message, "upload it with Sessions.Upload before the turn"));
-    }
-    Ok(())
+    refuse_if(name.trim().is_empty(), || format!("{label} is a file without a name"), "name it")?;
+    refuse_if(content.is_empty(), || format!("{label} is empty"), "omit it, or send its content")?;
+    let size = || format!("{label} has {} bytes; at most {} MiB are allowed", content.len(), MAX_PART_BYTES >> 20);
+    refuse_if(content.len() > MAX_PART_BYTES, size, "upload it with Sessions.Upload before the turn")
 }
 
 fn check_selection(label: &str, Selection { uri, lines, text }: &Selection) -> Result<()> {
-    if uri.trim().is_empty() {
-        let hint = "set `uri` to its path or address";
-        return Err(EngineError::invalid(format!("{label} is a selection without a `uri`"), hint));
-    }
-    if uri.len() > MAX_SELECTION_URI {
-        let message = format!("{label} has an address of {} bytes; at most {MAX_SELECTION_URI} are allowed", uri.len());
-        return Err(EngineError::invalid(message, "give a path, or a shorter name"));
-    }
-    if text.trim().is_empty() {
-        return Err(EngineError::invalid(format!("{label} is an empty selection"), "omit it, or send its text"));
-    }
-    if text.len() > MAX_SELECTION_BYTES {
-        let message =
-            format!("{label} has {} bytes of text; at most {} KiB are allowed", text.len(), MAX_SELECTION_BYTES >> 10);
-        return Err(EngineError::invalid(message, "send it as a file; the model reads what it needs"));
-    }
+    let unnamed = || format!("{label} is a selection without a `uri`");
+    refuse_if(uri.trim().is_empty(), unnamed, "set `uri` to its path or address")?;
+    let length = || format!("{label} has an address of {} bytes; at most {MAX_SELECTION_URI} are allowed", uri.len());
+    refuse_if(uri.len() > MAX_SELECTION_URI, length, "give a path, or a shorter name")?;
+    refuse_if(text.trim().is_empty(), || format!("{label} is an empty selection"), "omit it, or send its text")?;
+    let (bytes, limit) = (text.len(), MAX_SELECTION_BYTES >> 10);
+    let size = || format!("{label} has {bytes} bytes of text; at most {limit} KiB are allowed");
+    refuse_if(bytes > MAX_SELECTION_BYTES, size, "send it as a file; the model reads what it needs")?;
     match lines {
         Some(LineRange { first, last }) if *first == 0 || last < first => {
             let message = format!("{label} has the invalid line range {first} to {last}");

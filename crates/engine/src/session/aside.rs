@@ -11,7 +11,7 @@ use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::{EventKind, StateChange},
-    exchange::{ExchangePurpose, ExchangeSource},
+    exchange::ExchangePurpose,
     model::{Finish, Message, ModelRequest},
     ports::FallbackModel,
     visible,
@@ -20,7 +20,7 @@ use tokio::task::JoinError;
 
 use crate::{
     catalog::MentionedTools,
-    error::EngineError,
+    error::{EngineError, refuse_if},
     links,
     session::{
         actor::{Actor, Fault, state::TitleState},
@@ -54,13 +54,10 @@ impl Actor {
         if self.draining.is_some() {
             return Err(EngineError::stopping().into());
         }
-        if question.trim().is_empty() {
-            return Err(EngineError::invalid("the question is empty", "ask something: /btw QUESTION").into());
-        }
-        if question.len() > MAX_QUESTION {
-            let message = format!("the question has {} bytes; at most {MAX_QUESTION} are allowed", question.len());
-            return Err(EngineError::invalid(message, "send it as a message, with the text in a file").into());
-        }
+        let (is_empty, bytes) = (question.trim().is_empty(), question.len());
+        refuse_if(is_empty, || "the question is empty", "ask something: /btw QUESTION")?;
+        let size = || format!("the question has {bytes} bytes; at most {MAX_QUESTION} are allowed");
+        refuse_if(bytes > MAX_QUESTION, size, "send it as a message, with the text in a file")?;
         if self.asides.len() >= MAX_ASIDES {
             let message = format!("{MAX_ASIDES} side questions of this session wait for their answers");
             return Err(EngineError::busy(message, "wait until one is answered, or cancel one").into());
@@ -134,16 +131,7 @@ impl Actor {
         let messages = links::repair(messages.collect());
         let (known_paths, agent) = (Vec::new(), agent.name().to_owned());
         let draft = RequestBuilder { messages, tools, may_call: false, answer_schema: None, known_paths, agent };
-        let source = || ExchangeSource {
-            owner: self.state.settings.files_of(self.id),
-            session_id: self.id,
-            turn_id: None,
-            trace_id: None,
-            step: 0,
-            purpose,
-            agent: draft.agent.clone(),
-        };
-        let tap = self.shared.ports.exchanges.tap(&source, self.state.settings.trace);
+        let tap = self.tap(purpose, &draft.agent);
         let (request, _) = draft.seal(self.id);
         let request = ModelRequest { max_tokens: Some(max_tokens), tap, ..request };
         let time = config.turn_time_limit.into_iter().chain([TIME_LIMIT]).min().unwrap_or(TIME_LIMIT);
@@ -159,11 +147,8 @@ impl Actor {
                 return Ok(());
             }
         };
-        let (usage, timing) = (cost.spent, Some(cost.timing));
-        let (step, prompt, delegated) = (0, None, false);
-        let counted =
-            EventKind::UsageUpdated { step, slot, model: model.clone(), usage, turn: usage, prompt, delegated, timing };
-        self.commit(None, vec![counted]).await?;
+        let usage = cost.spent;
+        self.commit(None, vec![cost.event(slot, model.clone())]).await?;
         if let Some(last) = last {
             let done =
                 |(_, finish): (String, Finish)| SidePart::Done { model, usage, truncated: finish != Finish::Stop };

@@ -275,35 +275,26 @@ impl Actor {
         attached: &[Attachment],
         slot: Slot,
     ) -> Result<Arc<Mentions>, Fault> {
-        let pictures = self.has_pictures(attached);
-        let Some(text) = &start.text else {
-            return self.last_mentions(&self.state.visible_history(), slot, pictures).await;
+        let (text, files) = match &start.text {
+            Some(text) => {
+                let files = attached.iter().map(|file| file.path.clone()).collect();
+                (typed_part(text, start.typed_bytes).to_owned(), files)
+            }
+            None => mentions::last_input(&self.state.visible_history()),
         };
-        let files: Vec<String> = attached.iter().map(|file| file.path.clone()).collect();
-        let text = typed_part(text, start.typed_bytes);
-        self.resolve_mentions(text, &files, slot, pictures).await
+        let pictures = self.has_pictures(attached);
+        self.resolve_mentions((text, files), slot, pictures).await
     }
 
-    /// Resolves mentions in the last input of a history.
-    pub(crate) async fn last_mentions(
+    /// Resolves mentions in an input, given as its text and the paths of its files.
+    pub(crate) async fn resolve_mentions(
         &mut self,
-        history: &[Arc<Item>],
-        slot: Slot,
-        pictures: bool,
-    ) -> Result<Arc<Mentions>, Fault> {
-        let (text, files) = mentions::last_input(history);
-        self.resolve_mentions(&text, &files, slot, pictures).await
-    }
-
-    async fn resolve_mentions(
-        &mut self,
-        text: &str,
-        files: &[String],
+        (text, files): (String, Vec<String>),
         slot: Slot,
         pictures: bool,
     ) -> Result<Arc<Mentions>, Fault> {
         // The input of a subagent was written by a model.
-        if self.state.settings.parent.is_some() || files.is_empty() && mentions::names(text).is_empty() {
+        if self.state.settings.parent.is_some() || files.is_empty() && mentions::names(&text).is_empty() {
             return Ok(Arc::default());
         }
         let skills = self.skills().await?;
@@ -312,7 +303,7 @@ impl Actor {
         let canonical = |name: &str| shared.ports.toolbox.canonical_name(name).to_owned();
         let known_names =
             KnownNames { catalog: &self.catalog(), canonical: &canonical, skills: &skills, agents: &agents };
-        Ok(Arc::new(Mentions::of(text, files, &known_names, &self.scope(slot, pictures))))
+        Ok(Arc::new(Mentions::of(&text, &files, &known_names, &self.scope(slot, pictures))))
     }
 
     /// Returns the skills that this session can use; empty if they cannot be listed in time.

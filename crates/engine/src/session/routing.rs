@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use agentd_context::text::typed_part;
 use agentd_core::{
     event::EventKind,
-    exchange::{ExchangePurpose, ExchangeSource},
+    exchange::{ExchangePurpose, ExchangeSource, RequestTap},
     model::{Message, ModelChunk, ModelInfo, ModelRequest, Slot},
     ports::{FallbackModel, Model},
     routing::{ChoiceRule, Intent, IntentKind},
@@ -23,7 +23,7 @@ use crate::{
         Phase, TurnState,
         route::{self, RouteFacts, SlotChoice},
         state::UnansweredCall,
-        stopwatch::{CallCost, CallStream},
+        stopwatch::CallStream,
     },
 };
 
@@ -169,6 +169,20 @@ impl Actor {
         fallback.map_or_else(|| self.model(self.active_choice().slot), |fallback| Arc::clone(&fallback.model))
     }
 
+    /// Returns the tap of a request beside the steps of a turn.
+    pub(crate) fn tap(&self, purpose: ExchangePurpose, agent: &str) -> RequestTap {
+        let source = || ExchangeSource {
+            owner: self.state.settings.files_of(self.id),
+            session_id: self.id,
+            turn_id: None,
+            trace_id: None,
+            step: 0,
+            purpose,
+            agent: agent.to_owned(),
+        };
+        self.shared.ports.exchanges.tap(&source, self.state.settings.trace)
+    }
+
     /// Asks the chat model for the intent if the intent is uncertain and asking is enabled. Returns the intent and the
     /// usage.
     pub(crate) async fn confirmed_intent(&self, intent: Intent, text: &str) -> (Intent, Option<EventKind>) {
@@ -178,15 +192,6 @@ impl Actor {
             return (intent, None);
         }
         let shown: String = text.chars().take(MAX_CHARS).collect();
-        let source = || ExchangeSource {
-            owner: self.state.settings.files_of(self.id),
-            session_id: self.id,
-            turn_id: None,
-            trace_id: None,
-            step: 0,
-            purpose: ExchangePurpose::Intent,
-            agent: self.active_agent().name().to_owned(),
-        };
         let messages = vec![
             Message::System { text: INTENT_PROMPT.to_owned() },
             Message::User { text: format!("<request>\n{shown}\n</request>") },
@@ -194,7 +199,7 @@ impl Actor {
         let request = ModelRequest {
             max_tokens: Some(ANSWER_TOKENS),
             has_fallback: true,
-            tap: self.shared.ports.exchanges.tap(&source, self.state.settings.trace),
+            tap: self.tap(ExchangePurpose::Intent, self.active_agent().name()),
             ..ModelRequest::new(self.id, messages)
         };
         let mut answer = String::new();
@@ -212,17 +217,7 @@ impl Actor {
         // Without an answer in time, the intent remains uncertain.
         let _ = timeout(INTENT_TIMEOUT, receive).await;
         let model = chat.info().id.clone();
-        let CallCost { spent: usage, timing, .. } = chunks.close(true);
-        let usage_event = Some(EventKind::UsageUpdated {
-            step: 0,
-            slot: Slot::Chat,
-            model: model.clone(),
-            usage,
-            turn: usage,
-            delegated: false,
-            prompt: None,
-            timing: Some(timing),
-        });
+        let usage_event = Some(chunks.close(true).event(Slot::Chat, model.clone()));
         let word = answer.split_whitespace().map(|word| word.trim_matches(|char: char| !char.is_ascii_alphanumeric()));
         let kind = word.filter_map(IntentKind::from_name).find(|kind| *kind != IntentKind::Uncertain);
         let mut intent = Intent { by: Some(model), ..intent };

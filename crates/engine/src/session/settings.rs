@@ -19,7 +19,7 @@ use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
 use crate::{
-    error::{EngineError, Result},
+    error::{EngineError, Result, refuse_if},
     session::actor::{Actor, Fault},
     turn::route::SlotChoice,
 };
@@ -130,10 +130,8 @@ impl Actor {
         if self.state.settings.mode == mode {
             return Ok(());
         }
-        if self.state.settings.parent.is_some() {
-            let message = "a subagent uses the mode of its parent session";
-            return Err(EngineError::invalid(message, "set it in the parent session").into());
-        }
+        let of_subagent = || "a subagent uses the mode of its parent session";
+        refuse_if(self.state.settings.parent.is_some(), of_subagent, "set it in the parent session")?;
         let entry = mode_change_entry(self.id, self.shared.ports.clock.now(), mode, &client);
         // The mode takes effect only if it is in the audit log.
         self.shared.ports.audit.record(entry).await?;
@@ -229,10 +227,8 @@ impl Actor {
     /// affected.
     pub(crate) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
         let settings = self.state.settings.clone();
-        if settings.parent.is_some() {
-            let message = "a subagent uses the model of its parent session";
-            return Err(EngineError::invalid(message, "set it in the parent session").into());
-        }
+        let of_subagent = || "a subagent uses the model of its parent session";
+        refuse_if(settings.parent.is_some(), of_subagent, "set it in the parent session")?;
         let slot = if model.is_some() { slot.or(settings.slot) } else { slot };
         let settings = with_checked_model(&*self.shared.ports.models, SessionSettings { slot, model, ..settings })?;
         if settings != self.state.settings {
@@ -262,17 +258,13 @@ pub(crate) fn with_checked_model(models: &dyn Models, settings: SessionSettings)
 
 /// Checks that the server of a slot accepts this model ID.
 pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<()> {
-    if !is_model_id(id) {
-        let message = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
-        return Err(EngineError::invalid(message, "list the available models with `agentctl models --available`"));
-    }
+    let invalid = || format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
+    refuse_if(!is_model_id(id), invalid, "list the available models with `agentctl models --available`")?;
     if models.named(slot, id).is_some() {
         return Ok(());
     }
-    if models.get(slot).info().embedded {
-        let message = format!("the slot {slot} uses the built-in model and has no server for the model {id:?}");
-        return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
-    }
+    let embedded = || format!("the slot {slot} uses the built-in model and has no server for the model {id:?}");
+    refuse_if(models.get(slot).info().embedded, embedded, "set a server in models.yaml or in MODEL_BASIC_BASE_URL")?;
     let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
     let hint = "set `wire: openai` and the address up to /v1 to list its models";
     Err(EngineError::invalid(message, hint))

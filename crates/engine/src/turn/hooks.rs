@@ -38,11 +38,6 @@ pub(crate) trait Link: Send + Sync {
         Vec::new()
     }
 
-    /// Returns true if users may disable these tools. Tools that other links mention to the model cannot be disabled.
-    fn can_be_disabled(&self) -> bool {
-        false
-    }
-
     /// Returns the notice inserted before a turn's input and stored with the input.
     fn preamble(&self, _: &PreambleContext<'_>) -> Option<ItemBody> {
         None
@@ -224,6 +219,18 @@ pub(crate) struct Chain {
     tool: ToolRunner,
 }
 
+/// Implements hooks that run one link after the other.
+macro_rules! each_link {
+    ($($hook:ident),*) => {$(
+        pub(crate) async fn $hook(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
+            for (.., link) in &self.links {
+                link.$hook(context, state).await?;
+            }
+            Ok(())
+        }
+    )*};
+}
+
 impl Chain {
     /// Creates a chain with these links, in order, around the tool runner.
     pub(crate) fn new(links: Vec<NamedLink>, tool: ToolRunner) -> Self {
@@ -231,10 +238,9 @@ impl Chain {
         Self { links, own, tool }
     }
 
-    /// Returns the tools implemented by links, each with a flag that is true if users may disable the tool.
-    pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
-        let tools = self.links.iter().flat_map(|(.., link)| link.tools().into_iter().map(move |tool| (tool, link)));
-        tools.map(|(tool, link)| (tool, link.can_be_disabled())).collect()
+    /// Returns the tools implemented by links, in order.
+    pub(crate) fn tools(&self) -> &[ToolSpec] {
+        &self.own
     }
 
     /// Finds a tool implemented by a link, even if the turn does not offer it.
@@ -253,26 +259,7 @@ impl Chain {
         self.links.iter().filter_map(|(.., link)| link.preamble(preamble)).collect()
     }
 
-    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
-        for (.., link) in &self.links {
-            link.before_turn(context, state).await?;
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
-        for (.., link) in &self.links {
-            link.before_step(context, state).await?;
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn on_finish(&self, context: &TurnContext, state: &mut TurnState) -> Flow {
-        for (.., link) in &self.links {
-            link.on_finish(context, state).await?;
-        }
-        Ok(())
-    }
+    each_link!(before_turn, before_step, on_finish);
 
     /// Returns the reminders of all links, in order.
     pub(crate) fn reminders(&self, context: &TurnContext, state: &TurnState) -> Vec<Reminder> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    model::{CallUsage, ModelChunk, ModelRequest},
+    event::EventKind,
+    model::{CallUsage, ModelChunk, ModelRequest, Slot},
     ports::Model,
     usage::{CallTiming, Usage},
 };
@@ -133,6 +134,14 @@ pub(crate) struct CallCost {
     /// Usage of the last attempt, as counted by its server.
     pub(crate) counted: Usage,
     pub(crate) timing: CallTiming,
+}
+
+impl CallCost {
+    /// Creates the usage event of a request beside the steps of a turn.
+    pub(crate) fn event(self, slot: Slot, model: String) -> EventKind {
+        let (step, prompt, delegated, usage, timing) = (0, None, false, self.spent, Some(self.timing));
+        EventKind::UsageUpdated { step, slot, model, usage, turn: usage, prompt, delegated, timing }
+    }
 }
 
 impl CallStream {

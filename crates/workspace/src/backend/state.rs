@@ -17,7 +17,7 @@ use agentd_core::{
 
 use super::port::{Backend, Entries, Entry, Kind, ListedEntry, OpenFile};
 use crate::{
-    failure::Failure,
+    failure::{Failure, fail_if},
     path::ToolPath,
     target::{ExistingFile, Target, WriteSlot},
     text,
@@ -81,9 +81,7 @@ impl Backend for StateBackend {
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
-        if !self.is_folder(folder)? {
-            return Err(Failure::path(format!("{folder} is a file, not a folder")));
-        }
+        fail_if(!self.is_folder(folder)?, || Failure::path(format!("{folder} is a file, not a folder")))?;
         let draft = lock(&self.draft);
         let mut entries: BTreeMap<&str, ListedEntry> = BTreeMap::new();
         for (path, file) in draft.files.below(folder.rest()) {
@@ -106,9 +104,8 @@ impl Backend for StateBackend {
 
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
         let draft = lock(&self.draft);
-        if draft.files.is_folder(path.rest()) {
-            return Err(Failure::path(format!("{path} is a folder; name a file in it")));
-        }
+        let folder = || Failure::path(format!("{path} is a folder; name a file in it"));
+        fail_if(draft.files.is_folder(path.rest()), folder)?;
         let existing = draft.files.get(path.rest()).map(|file| {
             let content = file.content.as_bytes();
             let whole = content.len() as u64 <= max_content;

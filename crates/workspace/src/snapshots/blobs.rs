@@ -12,7 +12,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -24,8 +24,8 @@ use agentd_core::mutex::lock;
 use sha2::{Digest as _, Sha256};
 
 use super::packs::{self, PackDraft, Packs};
-use crate::failure::if_there;
 pub(super) use crate::text::hex as text;
+use crate::{failure::if_there, private};
 
 /// Hash of a blob.
 pub(super) type Hash = [u8; 32];
@@ -60,7 +60,7 @@ pub(super) struct Blobs {
 impl Blobs {
     /// Opens the folder, creating it if it is missing.
     pub(super) fn open(folder: PathBuf, limit: u64) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        private::folder(&folder)?;
         let packs = Packs::open(folder.clone())?;
         let mut total = packs.bytes();
         for entry in fs::read_dir(&folder)? {

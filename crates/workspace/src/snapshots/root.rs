@@ -17,7 +17,7 @@ use agentd_core::{folder::FOLDERS, path, ports::Workspace};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use crate::{
-    exact::{self, if_present, split},
+    exact::{self, FOLDER, if_present, split},
     failure::if_there,
     path::{FolderName, PathPlace},
 };
@@ -171,8 +171,6 @@ impl Root {
         link_in(&self.folder(folder)?, name)
     }
 }
-
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Returns the stamp of an entry in a folder.
 pub(super) fn stamp_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {

@@ -19,7 +19,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io,
-    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -45,7 +45,7 @@ use super::{
     store::{ENDED, ENDED_OF_PROJECT, Store},
     tree::{Content, Difference, Entry, SkipReason, Tree, tree_of},
 };
-use crate::text;
+use crate::{private, text};
 
 /// Extensions of scan files before calls: for the session's own tree, and for the user's folders.
 const LOOK: &str = "look";
@@ -83,7 +83,7 @@ pub(super) struct SessionRecord {
 impl SessionRecord {
     /// Opens the state, creating the folder if it is missing.
     pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
+        private::folder(&folder.join("calls"))?;
         let scan = record::read(&folder.join("look"))?;
         let saved = scan.is_some();
         let (mounted, trees): (Vec<Tree>, Vec<Tree>) =

@@ -11,10 +11,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io,
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, MetadataExt as _},
-    },
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
@@ -27,7 +24,7 @@ use super::{
     record,
     tree::{Content, Tree},
 };
-use crate::failure::if_there;
+use crate::{failure::if_there, private};
 
 /// Extensions of scans before calls that have ended, while their results may not be in the journal yet.
 pub(super) const ENDED: &str = "ended";
@@ -192,7 +189,7 @@ struct StoredTree {
 
 impl Projects {
     pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        private::folder(&folder)?;
         Ok(Self { folder, stored_trees: Mutex::default() })
     }
 
@@ -205,9 +202,7 @@ impl Projects {
     /// Returns the last scan of a project, without entries whose contents were removed. The caller holds the gate.
     pub(super) fn last(&self, project: &Path, blobs: &Blobs) -> io::Result<Option<Arc<Tree>>> {
         let mut stored_trees = lock(&self.stored_trees);
-        let known =
-            stored_trees.iter().position(|stored| stored.tree.path == project).map(|index| stored_trees.remove(index));
-        let (mut stored, is_complete) = match known {
+        let (mut stored, is_complete) = match take(&mut stored_trees, project) {
             Some(stored) => (StoredTree { removals: blobs.removals(), ..stored }, stored.removals == blobs.removals()),
             None => {
                 let read = record::read(&self.file(project))?.and_then(|record| record.trees.into_iter().next());
@@ -228,10 +223,7 @@ impl Projects {
     /// link. The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
         let mut stored_trees = lock(&self.stored_trees);
-        let known = stored_trees
-            .iter()
-            .position(|stored| stored.tree.path == tree.path)
-            .map(|index| stored_trees.remove(index));
+        let known = take(&mut stored_trees, &tree.path);
         let is_same = known.is_some_and(|stored| stored.saved && Arc::ptr_eq(&stored.tree, tree));
         let file = self.file(&tree.path);
         // The modification time marks an unchanged scan as used, so that it does not expire.
@@ -252,6 +244,12 @@ impl Projects {
             insert(&mut stored_trees, StoredTree { tree: Arc::clone(tree), saved: false, removals: blobs.removals() });
         }
     }
+}
+
+/// Removes the scan of a project from the cache, and returns it.
+fn take(stored_trees: &mut Vec<StoredTree>, project: &Path) -> Option<StoredTree> {
+    let index = stored_trees.iter().position(|stored| stored.tree.path == project)?;
+    Some(stored_trees.remove(index))
 }
 
 fn insert(stored_trees: &mut Vec<StoredTree>, stored: StoredTree) {

@@ -76,26 +76,24 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> F
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
         (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan requires approval"))),
     };
-    match &answered.answer {
-        Answer::Reject { .. } => match answered.user_text() {
+    let changed = match &answered.answer {
+        Answer::Reject { .. } => {
+            let rejected = || TurnExit::Denied(denied("the plan was rejected"));
             // The text is handled like any input added to the turn.
-            Some(text) => {
-                let body = ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None };
-                context.append_notice(state, body).await
-            }
-            None => Err(TurnExit::Denied(denied("the plan was rejected"))),
-        },
-        Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
-            Some(same) if same.trim() == plan.trim() => finish_planning(context, state, &plan, None).await,
-            Some(changed) if !changed.trim().is_empty() => finish_planning(context, state, &plan, Some(changed)).await,
-            // The approval of an empty plan counts as a rejection.
-            _ => Err(TurnExit::Denied(denied("the edited plan is empty"))),
-        },
-        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
-            finish_planning(context, state, &plan, None).await
+            let text = answered.user_text().ok_or_else(rejected)?;
+            let body = ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None };
+            return context.append_notice(state, body).await;
         }
-        Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),
-    }
+        Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
+            Some(same) if same.trim() == plan.trim() => None,
+            Some(changed) if !changed.trim().is_empty() => Some(changed),
+            // The approval of an empty plan counts as a rejection.
+            _ => return Err(TurnExit::Denied(denied("the edited plan is empty"))),
+        },
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => None,
+        Answer::Text { .. } => return Err(TurnExit::Denied(denied("the plan was not approved"))),
+    };
+    finish_planning(context, state, &plan, changed).await
 }
 
 /// Returns the call ID of the question about a plan. This ID identifies the answer after a restart.

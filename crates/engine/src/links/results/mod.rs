@@ -184,16 +184,18 @@ async fn settle_progress(call: &Invocation<'_>, mut output: ToolOutput) -> ToolO
     let (text, settled) = run_blocking_if_long(output.text, progress::settled).await;
     output.text = text;
     let Some(settled) = settled else { return output };
-    match store_text(call, &output.text).await {
-        Ok(path) => {
-            output.details.get_or_insert_default().stored = Some(path);
-            output.text = settled;
-        }
-        Err(error) => {
-            tracing::warn!(call = %call.call.call_id, "a result could not be stored and keeps its progress: {error}");
-        }
+    if let Some(path) = original_path(call, &output, "keeps its progress").await {
+        output.details.get_or_insert_default().stored = Some(path);
+        output.text = settled;
     }
     output
+}
+
+/// Stores the original of a result. Returns `None`, and logs what happens to the result instead, if this fails.
+async fn original_path(call: &Invocation<'_>, output: &ToolOutput, instead: &str) -> Option<String> {
+    let stored = store_original(call, output).await;
+    let id = &call.call.call_id;
+    stored.inspect_err(|error| tracing::warn!(call = %id, "a result could not be stored and {instead}: {error}")).ok()
 }
 
 /// Adds a note about the stored original, unless another note names its file.
@@ -225,21 +227,16 @@ async fn reduce_output(
     .await;
     output.text = text;
     let Some(reduced) = reduced else { return output };
-    match store_original(call, &output).await {
-        Ok(path) => {
-            let shown = format!(
-                "{reduced}\n[Reduced to the relevant lines. The full output has {}; it is in {path}: use read_file \
-                 with an offset, or grep.]",
-                sizes(&output.text)
-            );
-            if shown.len() < output.text.len() {
-                output.text = shown;
-                let details = output.details.get_or_insert_default();
-                (details.stored, details.own_bytes) = (Some(path), Some(reduced.len() as u64));
-            }
-        }
-        Err(error) => {
-            tracing::warn!(call = %call.call.call_id, "a result could not be stored and is not reduced: {error}");
+    if let Some(path) = original_path(call, &output, "is not reduced").await {
+        let shown = format!(
+            "{reduced}\n[Reduced to the relevant lines. The full output has {}; it is in {path}: use read_file with an \
+             offset, or grep.]",
+            sizes(&output.text)
+        );
+        if shown.len() < output.text.len() {
+            output.text = shown;
+            let details = output.details.get_or_insert_default();
+            (details.stored, details.own_bytes) = (Some(path), Some(reduced.len() as u64));
         }
     }
     output

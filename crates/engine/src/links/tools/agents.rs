@@ -67,10 +67,6 @@ impl Link for Delegation {
         vec![ToolSpec::of::<Arguments>(DELEGATE, Effect::State)]
     }
 
-    fn can_be_disabled(&self) -> bool {
-        true
-    }
-
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         call.context.is_delegation(&call.call.name).then(|| std::future::ready(task(call).map(|_| None)).boxed())
     }

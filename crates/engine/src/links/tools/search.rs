@@ -98,10 +98,6 @@ impl Link for FindTool {
         vec![ToolSpec::of::<FindArguments>(FIND_TOOL, Effect::Read)]
     }
 
-    fn can_be_disabled(&self) -> bool {
-        true
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if call.call.name == FIND_TOOL { done(find(call)) } else { next.run(call) }
     }

@@ -25,8 +25,9 @@ use crate::{
     catalog::{ToolFinder, ToolScope},
     client::{self, ClientTools, OfferedTools},
     config::PolicyInForce,
-    error::EngineError,
+    error::{EngineError, refuse_if},
     grants::LiveGrants,
+    mentions,
     recovery::subagents,
     session::{
         actor::{Actor, Fault, RunningTurn},
@@ -72,31 +73,20 @@ impl Actor {
 
     /// Rejects options that a turn cannot honour, and sets the slot of the chosen model.
     pub(crate) fn check_options(&self, start: &mut StartTurn) -> Result<(), EngineError> {
-        let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
         let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
         let has_extras = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
-        if joins && has_extras {
-            let message = "a running turn accepts only text, not parts, tools, instructions or limits";
-            return refused(message, "queue it as a separate turn: --if-busy queue");
-        }
-        if start.compact.is_some() && has_extras {
-            let message = "a turn that compacts the history accepts no parts, tools, instructions or limits";
-            return refused(message, "compact first, then give them with the input");
-        }
-        if start.text.is_none() && !start.attached.is_empty() {
-            return refused("the input has parts but no text", "say in `text` what to do with them");
-        }
+        let joined = || "a running turn accepts only text, not parts, tools, instructions or limits";
+        refuse_if(joins && has_extras, joined, "queue it as a separate turn: --if-busy queue")?;
+        let compacts = || "a turn that compacts the history accepts no parts, tools, instructions or limits";
+        refuse_if(start.compact.is_some() && has_extras, compacts, "compact first, then give them with the input")?;
+        let has_only_parts = start.text.is_none() && !start.attached.is_empty();
+        refuse_if(has_only_parts, || "the input has parts but no text", "say in `text` what to do with them")?;
         if let Some(instructions) = &start.options.instructions {
-            if instructions.trim().is_empty() {
-                return refused("the instructions of the turn are empty", "omit the instructions");
-            }
-            if instructions.len() > MAX_TURN_INSTRUCTIONS {
-                let message = format!(
-                    "the instructions have {} bytes; at most {MAX_TURN_INSTRUCTIONS} are allowed",
-                    instructions.len()
-                );
-                return refused(&message, "attach the rest as a file");
-            }
+            let empty = || "the instructions of the turn are empty";
+            refuse_if(instructions.trim().is_empty(), empty, "omit the instructions")?;
+            let (bytes, limit) = (instructions.len(), MAX_TURN_INSTRUCTIONS);
+            let size = || format!("the instructions have {bytes} bytes; at most {limit} are allowed");
+            refuse_if(bytes > limit, size, "attach the rest as a file")?;
         }
         self.check_tools(start)?;
         if let Some(id) = &start.options.model {
@@ -111,19 +101,12 @@ impl Actor {
     /// loaded.
     pub(crate) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
         let Some(id) = &start.options.agent else { return Ok(()) };
-        let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
-        if start.text.is_none() {
-            return refused("a resumed turn keeps its agent", "send a prompt with the agent");
-        }
-        if self.state.settings.parent.is_some() {
-            let message = "the session of a subagent cannot use another agent";
-            return refused(message, "use the agent in one of your sessions");
-        }
-        if id != MAIN && self.all_agents().get(id).is_none() {
-            let shown: String = id.chars().take(100).collect();
-            return refused(&format!("no such agent: {shown:?}"), "list all agents with `agentctl agents`");
-        }
-        Ok(())
+        refuse_if(start.text.is_none(), || "a resumed turn keeps its agent", "send a prompt with the agent")?;
+        let of_subagent = || "the session of a subagent cannot use another agent";
+        refuse_if(self.state.settings.parent.is_some(), of_subagent, "use the agent in one of your sessions")?;
+        let is_unknown = id != MAIN && self.all_agents().get(id).is_none();
+        let unknown = || format!("no such agent: {:?}", id.chars().take(100).collect::<String>());
+        refuse_if(is_unknown, unknown, "list all agents with `agentctl agents`")
     }
 
     fn check_tools(&self, start: &StartTurn) -> Result<(), EngineError> {
@@ -265,7 +248,8 @@ impl Actor {
         let mentions = match open.mentions.clone() {
             Some(mentions) => mentions,
             None => {
-                let mentions = self.last_mentions(&state.history, slot, pictures).await?;
+                let input = mentions::last_input(&state.history);
+                let mentions = self.resolve_mentions(input, slot, pictures).await?;
                 let loading = self.newly_loaded(&mentions, &[], slot);
                 self.commit(Some(turn_id), loading.into_iter().collect()).await?;
                 mentions
@@ -459,13 +443,10 @@ impl Actor {
 /// Rejects an answer schema that does not compile or does not fit the turn.
 pub(crate) fn check_form(start: &StartTurn, joins: bool) -> Result<(), EngineError> {
     let Some(schema) = &start.answer_schema else { return Ok(()) };
-    if start.compact.is_some() {
-        let message = "a turn that compacts the history has no answer for a schema";
-        return Err(EngineError::invalid(message, "omit the schema"));
-    }
-    if joins && start.if_busy == IfBusy::Steer {
-        let message = "the answer schema of a running turn cannot be changed";
-        return Err(EngineError::invalid(message, "queue the input instead: agentctl run --if-busy queue"));
-    }
+    let compacts = || "a turn that compacts the history has no answer for a schema";
+    refuse_if(start.compact.is_some(), compacts, "omit the schema")?;
+    let is_fixed = joins && start.if_busy == IfBusy::Steer;
+    let fixed = || "the answer schema of a running turn cannot be changed";
+    refuse_if(is_fixed, fixed, "queue the input instead: agentctl run --if-busy queue")?;
     AnswerForm::compile(schema).map(drop)
 }

@@ -21,7 +21,7 @@ use tokio::{task::JoinError, time::Instant};
 use crate::{
     attachments::Attachment,
     client::{FileLines, TurnStart},
-    error::EngineError,
+    error::{EngineError, refuse_if},
     large_input::UserInput,
     recovery,
     session::{
@@ -153,10 +153,9 @@ impl Actor {
         self.check_model(slot)?;
         let needs_plan = has_input && self.begins_with_plan(&start, intent.as_ref());
         let model = self.model(slot);
-        if form.is_some() && model.info().embedded {
-            let hint = "choose a model that can (see docs/models.md), or omit the schema";
-            return Err(EngineError::invalid("the built-in model cannot answer with a schema", hint).into());
-        }
+        let (is_embedded, no_form) = (model.info().embedded, || "the built-in model cannot answer with a schema");
+        let hint = "choose a model that can (see docs/models.md), or omit the schema";
+        refuse_if(form.is_some() && is_embedded, no_form, hint)?;
         if !model.is_known() {
             // The window size decides how tools are described from the first request on. Only models that were never
             // queried are queried here.

@@ -338,10 +338,6 @@ impl PartialBlocks {
 
     /// Returns all blocks in stored form, after that prefix, or `None` if only text and calls need to be sent back.
     fn stored(&self, prefix: &str) -> Option<String> {
-        if self.is_malformed {
-            self.warn_if_thoughts_are_lost();
-            return None;
-        }
         let mut stored = AnswerParts::default();
         let fits = self.blocks.iter().try_for_each(|block| match &block.body {
             Body::Text(text) if text.is_empty() => Some(()),
@@ -352,7 +348,7 @@ impl PartialBlocks {
             Body::Thoughts { text, signature } => stored.original(&signed(text, signature)?),
             Body::Other { raw, input } => stored.original(&with_input(raw, input)?),
         });
-        if fits.is_none() {
+        if self.is_malformed || fits.is_none() {
             self.warn_if_thoughts_are_lost();
             return None;
         }
