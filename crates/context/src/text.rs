@@ -262,17 +262,4 @@ mod tests {
             prop_assert!(estimate(head) + estimate(tail) <= tokens);
         }
     }
-
-    #[test]
-    fn result_limits_fit_the_window() {
-        let check = |window: u64, large: u64, feedback: Option<u64>| {
-            let found = ResultLimits::of(20_000, Some(4_000), window);
-            assert_eq!(found, ResultLimits { large, feedback }, "{window}");
-        };
-        check(1_000_000, 20_000, Some(4_000));
-        check(80_000, 20_000, Some(4_000));
-        check(16_384, 4_096, Some(2_048));
-        check(0, 256, Some(128));
-        assert_eq!(ResultLimits::of(100, None, 16_384), ResultLimits { large: 100, feedback: None });
-    }
 }
