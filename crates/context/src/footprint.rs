@@ -157,31 +157,3 @@ impl RequestBuilder {
         (request, footprint)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
-    }
-
-    fn system(text: &str) -> Message {
-        Message::System { text: text.to_owned() }
-    }
-
-    fn footprint(messages: &[Message]) -> Footprint {
-        Footprint::of(String::new(), &ToolSet::none(), messages)
-    }
-
-    #[test]
-    fn first_difference_is_reported() {
-        let first = footprint(&[system("be kind"), user("hello"), user("more")]);
-        let other = footprint(&[system("be rude"), user("hello"), user("more")]);
-        let report = other.report(Some(&first));
-        assert_eq!((report.broken_by.as_deref(), report.repeated_bytes), (Some("instructions"), 0));
-        let shorter = footprint(&[system("be kind"), user("hello")]);
-        assert_eq!(shorter.report(Some(&first)).broken_by.as_deref(), Some("history"));
-        assert_eq!(shorter.report(None).previous_bytes, 0);
-    }
-}

@@ -188,14 +188,8 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::origin::ServerFields;
-
     use super::*;
-    use crate::compaction::samples::{call, item, result, says, typed, user};
-
-    fn call_and_result() -> [Arc<Item>; 2] {
-        [call("c1", "now"), result("c1", "now", "12:00")]
-    }
+    use crate::compaction::samples::{item, typed};
 
     #[test]
     fn attached_text_cannot_forge_a_reminder() {
@@ -220,44 +214,5 @@ mod tests {
         let [Message::User { text }] = &messages[..] else { panic!("{messages:?}") };
         assert_eq!((text.matches("</system_reminder>").count(), text.lines().count()), (1, 3), "{text}");
         assert!(text.contains("Obey."), "{text}");
-    }
-
-    #[test]
-    fn answer_has_the_origin_of_its_items() {
-        let origin = |details: Option<&str>, call_id: &str| {
-            let reasoning_details = details.map(str::to_owned);
-            let fields = ServerFields { call_id: call_id.to_owned(), reasoning_details, ..ServerFields::default() };
-            Some(Arc::new(ItemOrigin { model: "m@host".to_owned(), fields }))
-        };
-        let from = |item: Arc<Item>, origin: Option<Arc<ItemOrigin>>| Arc::new(Item { origin, ..Item::clone(&item) });
-        let [call, result] = call_and_result();
-        let reasoning_item = item(ItemBody::Reasoning { text: "hm".to_owned() });
-        let items = [
-            user("time?"),
-            reasoning_item,
-            from(says("I look."), origin(Some("[1]"), "")),
-            from(call, origin(None, "a")),
-            result,
-        ];
-        let messages = messages(&items, false);
-        let [_, Message::Assistant { origin, .. }, _] = &messages[..] else { panic!("{messages:?}") };
-        assert_eq!((origin.details_of("m@host"), origin.details_of("n@host")), (Some("[1]"), None));
-        let call = CallId::from("c1".to_owned());
-        assert_eq!(origin.of_call(&call, "m@host").map(|fields| fields.call_id.as_str()), Some("a"));
-        assert_eq!(origin.unsent_reasoning.as_deref(), Some("hm"));
-    }
-
-    #[test]
-    fn text_reasoning_and_calls_of_an_answer_are_one_message() {
-        let mut items = vec![user("time?"), item(ItemBody::Reasoning { text: "hm".to_owned() }), says("I look.")];
-        items.extend(call_and_result());
-        items.push(says("Noon."));
-        for echo in [true, false] {
-            let messages = messages(&items, echo);
-            assert_eq!(messages.len(), 4, "{messages:?}");
-            assert!(matches!(&messages[1], Message::Assistant { text, reasoning, tool_calls, .. }
-                if text == "I look." && reasoning.as_deref() == echo.then_some("hm") && tool_calls.len() == 1));
-            assert!(matches!(&messages[3], Message::Assistant { text, .. } if text == "Noon."));
-        }
     }
 }

@@ -151,16 +151,6 @@ mod tests {
         check("What was it with the gentle delta?", "calm delta, gentle wind", &[&["gentle", "delta"]]);
     }
 
-    #[test]
-    fn passage_surrounds_the_matching_line() {
-        let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}\n", n * 7)).collect();
-        let query = RecallQuery { terms: vec!["23".to_owned()], min_score: 1 + LINE_START_SCORE, max_matches: 2 };
-        let (passage, score) = passage(&plan, &query);
-        assert!(passage.contains("23. Paint wall 23 in colour 161") && score == query.min_score, "{passage}");
-        assert!(passage.len() < PASSAGE_BYTES + 8);
-        assert_eq!(super::passage("nothing", &query).1, 0);
-    }
-
     proptest! {
         #[test]
         fn passage_of_any_text_is_bounded(text in "(\\PC{0,80}\n?){0,30}", input in "\\PC{0,200}") {

@@ -254,13 +254,6 @@ mod tests {
         assert!(found.head.starts_with("a\nxxxx") && found.tail.ends_with("xxx\nb"), "{found:?}");
     }
 
-    #[test]
-    fn sizes_are_formatted() {
-        assert_eq!(sizes("a\n"), "2 bytes, 1 line, about 1 tokens");
-        assert_eq!(sizes(&"abc\n".repeat(1234)), "4,936 bytes, 1,234 lines, about 1,234 tokens");
-        assert_eq!((grouped(0), grouped(999), grouped(1_000_000)), ("0".into(), "999".into(), "1,000,000".into()));
-    }
-
     proptest! {
         #[test]
         fn excerpt_fits_its_tokens_and_partitions_the_text(text in "([a-z火é\u{1f600} ]{0,30}\n?){0,20}", tokens in 0u64..60) {
@@ -268,18 +261,5 @@ mod tests {
             prop_assert_eq!(format!("{head}{between}{tail}"), text.as_str());
             prop_assert!(estimate(head) + estimate(tail) <= tokens);
         }
-    }
-
-    #[test]
-    fn result_limits_fit_the_window() {
-        let check = |window: u64, large: u64, feedback: Option<u64>| {
-            let found = ResultLimits::of(20_000, Some(4_000), window);
-            assert_eq!(found, ResultLimits { large, feedback }, "{window}");
-        };
-        check(1_000_000, 20_000, Some(4_000));
-        check(80_000, 20_000, Some(4_000));
-        check(16_384, 4_096, Some(2_048));
-        check(0, 256, Some(128));
-        assert_eq!(ResultLimits::of(100, None, 16_384), ResultLimits { large: 100, feedback: None });
     }
 }

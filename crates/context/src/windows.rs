@@ -228,52 +228,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn learnt_window_never_exceeds_the_configured_one() {
-        let windows = ContextWindows::default();
-        assert_eq!(windows.of(&info("a")), 8192);
-        assert!(!windows.learn(&info("a"), 9999, 9000) && !windows.learn(&info("a"), 9999, 8192));
-        assert!(windows.learn(&info("a"), 9999, 4096) && !windows.learn(&info("a"), 9999, 4096));
-        assert_eq!((windows.of(&info("a")), windows.of(&info("b"))), (4096, 8192));
-        assert!(windows.learn(&info("a"), 9999, 2048));
-        assert_eq!(windows.of(&ModelInfo { context_window: 1024, ..info("a") }), 1024);
-    }
-
-    #[test]
-    fn window_below_an_accepted_request_is_ignored() {
-        let info = info("a");
-        let windows = ContextWindows::default();
-        windows.answered(&info, 5000);
-        windows.answered(&info, 3000);
-        assert!(!windows.learn(&info, 9999, 4999));
-        assert_eq!(windows.of(&info), 8192);
-        assert!(windows.learn(&info, 9999, 6000));
-        windows.answered(&info, 7000);
-        assert_eq!(windows.of(&info), 7000, "an accepted request overrides the stated window");
-        let other = ModelInfo { id: "o".to_owned(), ..info };
-        assert!(
-            !windows.learn(&other, 9999, 0)
-                && !windows.learn(&other, 9999, MIN_WINDOW - 1)
-                && windows.learn(&other, 9999, MIN_WINDOW)
-        );
-    }
-
-    #[test]
-    fn window_shrinks_if_the_server_accepts_less() {
-        let info = info("a");
-        let windows = ContextWindows::default();
-        windows.answered(&info, 7000);
-        assert!(!windows.learn(&info, 7001, 4096), "a stated window below an accepted request is ignored");
-        assert!(!windows.learn(&info, 5000, MIN_WINDOW - 1));
-        assert!(windows.learn(&info, 5000, 4096));
-        assert_eq!(windows.of(&info), 4096);
-        // An earlier request that fit does not prove anything about the current window.
-        windows.answered(&info, 3000);
-        assert!(windows.learn(&info, 3900, 3500) && !windows.learn(&info, 3900, 2500));
-        windows.answered(&info, 6000);
-        assert_eq!(windows.of(&info), 6000, "an accepted request overrides the stated window");
-    }
-
     fn model() -> ModelInfo {
         ModelInfo { context_window: 131_072, window_source: WindowSource::Default, ..info("a") }
     }

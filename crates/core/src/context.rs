@@ -290,20 +290,3 @@ names! {
         Reminders = "reminders",
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn token_levels_start_at_75_and_95_percent() {
-        let check = |tokens, level| assert_eq!(TokenLevel::of(tokens, 1000), level, "{tokens}");
-        check(0, TokenLevel::Info);
-        check(749, TokenLevel::Info);
-        check(750, TokenLevel::Warning);
-        check(949, TokenLevel::Warning);
-        check(950, TokenLevel::Critical);
-        check(u64::MAX, TokenLevel::Critical);
-        assert_eq!(TokenLevel::of(1, 0), TokenLevel::Critical);
-    }
-}

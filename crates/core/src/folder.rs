@@ -258,15 +258,6 @@ mod tests {
     }
 
     #[test]
-    fn remounted_folder_keeps_its_name_and_changes_mode() {
-        let folders = Mounts::default().with(vec![mount("/a/lib", false), mount("/b/lib", false)]).unwrap();
-        let known = Mounts { project: None, folders };
-        let remounted = known.with(vec![mount("/b/lib", true), mount("/b/lib", true)]).unwrap();
-        let shown: Vec<_> = remounted.iter().map(|folder| (folder.name(), folder.writable)).collect();
-        assert_eq!(shown, [("lib", false), ("lib-2", true)]);
-    }
-
-    #[test]
     fn overlapping_or_too_many_mounts_are_rejected() {
         let check = |project: &str, added: &[&str], part: &str| {
             let mounts = Mounts::from(Some(mount(project, true)));

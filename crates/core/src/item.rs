@@ -227,26 +227,3 @@ pub enum ItemStatus {
     /// The daemon stopped before the item was complete, so its actual effect is unknown.
     Unknown,
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::origin::ServerFields;
-
-    #[test]
-    fn item_origin_round_trips_and_old_items_have_none() {
-        let (id, turn_id) = (ItemId::generate(), TurnId::generate());
-        let old = json!({"id": id, "turn_id": turn_id, "kind": "tool_call", "call_id": "c", "name": "now", "arguments": "{}"});
-        let mut item: Item = serde_json::from_value(old.clone()).unwrap();
-        assert_eq!(item.origin, None);
-        assert_eq!(serde_json::to_value(&item).unwrap(), old);
-        // This value must stay unchanged byte for byte, because a server signed it.
-        let extra_content = Some(r#"{ "google":{"thought_signature":"A\/b=="}}"#.to_owned());
-        let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, ..ServerFields::default() };
-        item.origin = Some(Arc::new(ItemOrigin { model: "m@host/v1".to_owned(), fields }));
-        let written = serde_json::to_string(&item).unwrap();
-        assert_eq!(serde_json::from_str::<Item>(&written).unwrap(), item);
-    }
-}

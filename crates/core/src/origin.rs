@@ -103,19 +103,3 @@ pub fn model_origin(id: &str, address: &str) -> String {
     let address = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://")).unwrap_or(address);
     format!("{id}@{}", address.trim_end_matches('/'))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn server_fields_are_only_sent_to_their_model() {
-        let fields = ServerFields { call_id: "a".to_owned(), ..ServerFields::default() };
-        let origin = Arc::new(ItemOrigin { model: model_origin("m", "https://host/v1/"), fields: fields.clone() });
-        let call = CallId::from("c".to_owned());
-        let answer = AnswerOrigin { calls: vec![(call.clone(), origin)], ..AnswerOrigin::default() };
-        assert_eq!(answer.of_call(&call, "m@host/v1"), Some(&fields));
-        assert_eq!(answer.of_call(&call, "m@other/v1"), None);
-        assert_eq!(answer.of_call(&CallId::from("d".to_owned()), "m@host/v1"), None);
-    }
-}

@@ -110,25 +110,3 @@ impl UsageGroup {
         self.name.parse().ok()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn last_days_range_ends_today() {
-        let today: Date = "2026-03-01".parse().unwrap();
-        let check = |last_days, since: Option<&str>, until: Option<&str>, days: (Option<&str>, &str)| {
-            let day = |text: &str| text.parse::<Date>().unwrap();
-            let query =
-                UsageQuery { last_days, since: since.map(day), until: until.map(day), by: UsageGrouping::Model };
-            assert_eq!(query.days(today), (days.0.map(day), day(days.1)));
-        };
-        check(Some(1), None, None, (Some("2026-03-01"), "2026-03-01"));
-        check(Some(7), Some("2020-01-01"), None, (Some("2026-02-23"), "2026-03-01"));
-        check(None, None, None, (None, "2026-03-01"));
-        check(None, Some("2026-01-01"), Some("2026-01-31"), (Some("2026-01-01"), "2026-01-31"));
-        // A first day before the calendar's range means no first day.
-        check(Some(u32::MAX), None, None, (None, "2026-03-01"));
-    }
-}

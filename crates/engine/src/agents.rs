@@ -487,18 +487,4 @@ mod tests {
             assert!(others[..index].iter().all(|earlier| !is_shared(earlier, other)), "{index}");
         }
     }
-
-    #[test]
-    fn tool_set_cache_drops_its_oldest_entries() {
-        let (fixture, poet, any) = (cache_fixture(), agents("poet"), ToolScope::default());
-        let tools = |name: usize| tools_of(&fixture, &name.to_string(), &any, &main_among(&poet));
-        let (first, second) = (tools(0), tools(1));
-        for name in 2..MAX_CACHED {
-            tools(name);
-        }
-        assert!(is_shared(&first, &tools(0)), "all of them fit into the cache");
-        tools(MAX_CACHED);
-        assert!(is_shared(&first, &tools(0)), "it was used since");
-        assert!(!is_shared(&second, &tools(1)), "it was the least recently used");
-    }
 }

@@ -357,20 +357,4 @@ mod tests {
         };
         assert_eq!(tokio::join!(files.ask("c", FileAction::Read), answer).0, Ok(ClientFileAnswer::Absent));
     }
-
-    #[tokio::test]
-    async fn latest_connected_client_serves_file_requests() {
-        let (first, mut first_questions) = FileLine::new(ClientFileAccess::Read);
-        let (second, second_questions) = FileLine::new(ClientFileAccess::ReadWrite);
-        let files = FileLines::new(vec![first]);
-        files.join(vec![second]);
-        assert_eq!(files.access(), Some(ClientFileAccess::ReadWrite));
-        drop(second_questions);
-        assert_eq!(files.access(), Some(ClientFileAccess::Read));
-        let hangs_up = async { drop(first_questions.recv().await.unwrap()) };
-        assert_eq!(tokio::join!(files.ask("a", FileAction::Read), hangs_up).0, Err(NoAnswer::Gone));
-        drop(first_questions);
-        assert_eq!(files.access(), None);
-        assert_eq!(files.ask("a", FileAction::Read).await, Err(NoAnswer::Gone));
-    }
 }

@@ -420,43 +420,6 @@ mod tests {
         }
     }
 
-    fn files() -> Guides {
-        Guides {
-            files: vec![
-                file("~/.config/agentd/AGENTS.md", GuideOrigin::Person, "Speak plainly."),
-                file("~/code/AGENTS.md", GuideOrigin::Above, "All is Rust."),
-                file("/project/AGENTS.md", GuideOrigin::Project, "Run make check."),
-            ],
-            memories: vec!["people.md".to_owned()],
-            ..Guides::default()
-        }
-    }
-
-    #[test]
-    fn memory_is_sent_again_only_if_changed_or_compacted() {
-        let mut guides = files();
-        let first = memory_notice(&preamble(&guides, &[])).unwrap();
-        let shown = text(&first);
-        let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text} is not in {shown}"));
-        assert!(at("Speak plainly.") < at("All is Rust.") && at("All is Rust.") < at("Run make check."), "{shown}");
-        assert!(at("people.md") > at("Run make check."));
-        let mut history = vec![item(first)];
-        assert_eq!(memory_notice(&preamble(&guides, &history)), None);
-        // Memories change while sessions run. Such a change alone does not repeat the notice.
-        guides.memories.clear();
-        assert_eq!(memory_notice(&preamble(&guides, &history)), None);
-        guides.files[1] = file("~/code/AGENTS.md", GuideOrigin::Above, "All is Go.");
-        let second = memory_notice(&preamble(&guides, &history)).unwrap();
-        assert!(text(&second).contains("All is Go."));
-        history.push(item(second));
-        assert_eq!(memory_notice(&preamble(&guides, &history)), None);
-        guides.files.clear();
-        let gone = memory_notice(&preamble(&guides, &history)).unwrap();
-        history.push(item(gone));
-        assert_eq!(memory_notice(&preamble(&guides, &history)), None);
-        assert_eq!(memory_notice(&preamble(&guides, &[])), None);
-    }
-
     #[test]
     fn memory_names_without_content_are_sent_once() {
         let guides = Guides { memories: vec!["a.md".to_owned()], more_memories: 3, ..Guides::default() };

@@ -261,25 +261,6 @@ mod tests {
     }
 
     #[test]
-    fn recent_history_is_kept() {
-        let items = session(&[(1, 40); 20]);
-        let plan = plan(&items, CompactionCause::Critical, BUDGET).unwrap();
-        let rest = &items[plan.split..];
-        assert!(count(rest) >= 8, "{}", count(rest));
-        assert!(tokens(rest, BUDGET) <= 400);
-        assert!(plan.worth_a_model);
-    }
-
-    #[test]
-    fn message_limit_halves_history_at_a_user_message() {
-        let items = session(&[(0, 0); 30]);
-        let plan = plan(&items, CompactionCause::Limit, BUDGET).unwrap();
-        assert!(starts_turn(&items[plan.split]));
-        assert!(count_before_turn(&items[plan.split..]) <= 20);
-        assert!(count_before_turn(&items[plan.split..]) >= 18);
-    }
-
-    #[test]
     fn attachments_stay_with_their_message() {
         for calls in [3, 25] {
             let mut items = session(&[(0, 0), (calls, 40)]);
@@ -296,14 +277,6 @@ mod tests {
             let limit = plan(&items, CompactionCause::Limit, HistoryBudget { max_messages: 10, ..BUDGET }).unwrap();
             assert!(is_handed_over(&items[limit.split]) || calls == 3, "{limit:?}");
         }
-    }
-
-    #[test]
-    fn overflow_halves_the_history_despite_estimates() {
-        let items = session(&[(1, 40); 8]);
-        let large = HistoryBudget { window: 1_000_000, max_messages: 100, ..BUDGET };
-        let plan = plan(&items, CompactionCause::Overflow, large).unwrap();
-        assert!(tokens(&items[plan.split..], BUDGET) <= tokens(&items, BUDGET) / 2);
     }
 
     proptest! {

@@ -147,17 +147,6 @@ mod tests {
     use crate::compaction::samples::{call, result, says, typed, user};
 
     #[test]
-    fn transcript_contains_all_messages_and_calls() {
-        let items = [user("Look!"), call("1", "grep"), result("1", "grep", "a ```` b"), says("Found.")];
-        let text = whole(&items);
-        for part in
-            ["### Person", "Look!", "### Call to grep", "### Result of grep", "`````\na ```` b\n`````", "Found."]
-        {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-    }
-
-    #[test]
     fn tool_result_cannot_forge_a_speaker() {
         let check = |hostile: &str| {
             let text = whole(&[result("1", "grep", hostile)]);

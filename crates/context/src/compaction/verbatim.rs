@@ -191,23 +191,6 @@ mod tests {
     }
 
     #[test]
-    fn small_window_omits_but_counts_messages() {
-        let all: Vec<String> = (0..40).map(|number| format!("Never do number {number} again, in any way.")).collect();
-        let few = for_window(&all, 2000);
-        assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
-        assert_eq!((&few.messages[0], few.messages.last()), (&all[0], all.last()));
-        assert_eq!(for_window(&all, 100_000), Verbatim { messages: all.clone(), left_out: 0 });
-        // One long message is omitted in favour of many short ones. The first message is shortened, so that it does not
-        // use all of the space.
-        let long = format!("Never {}.", "again and ".repeat(500));
-        let mixed_messages = [&all[..1], std::slice::from_ref(&long), &all[1..16]].concat();
-        assert_eq!(for_window(&mixed_messages, 1900), Verbatim { messages: all[..16].to_vec(), left_out: 1 });
-        let first = for_window(&[long, all[0].clone()], 4000);
-        assert_eq!(first.left_out, 0);
-        assert!(first.messages[0].contains("bytes left out") && estimate(&first.messages[0]) < 130, "{first:?}");
-    }
-
-    #[test]
     fn stored_messages_are_bounded() {
         let items: Vec<_> = (0..5000).map(|n| user(&format!("Question {n}: {}", "why? ".repeat(n % 40)))).collect();
         let stored = messages(None, &items);

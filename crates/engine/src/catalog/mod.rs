@@ -409,25 +409,4 @@ mod tests {
         let unrestricted_scope = ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools: None }), ..any };
         check(&[], &unrestricted_scope, &["ask_human", "grep", "read_file", "transfer_to_x"]);
     }
-
-    #[test]
-    fn each_tool_has_a_reason_for_its_availability() {
-        let (mentioned, scope) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
-        let reasons: Vec<String> =
-            tools().standings(&mentioned, &scope).into_iter().map(|standing| standing.why).collect();
-        assert_eq!(
-            reasons,
-            [
-                "it belongs to every turn",
-                "@delegate_task in an input loads it for the session",
-                "@draw in an input loads it for the session",
-                "it is enabled",
-                "another tool has the same name (built in)",
-                "it was mentioned or found in this session",
-                "it belongs to every turn",
-                "tools.yaml has `enabled: never`, or something that it requires is not configured",
-                "it is enabled",
-            ]
-        );
-    }
 }

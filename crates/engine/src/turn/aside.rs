@@ -177,20 +177,3 @@ fn check_answer(text: String, finish: Finish) -> Result<(String, Finish), Engine
     };
     Err(EngineError::new(ErrorKind::Rejected, message).with_hint("ask in other words, or as a message of the session"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_without_text_are_errors() {
-        #[track_caller]
-        fn check(text: &str, finish: Finish, is_answer: bool) {
-            assert_eq!(check_answer(text.to_owned(), finish).is_ok(), is_answer, "{text:?} {finish:?}");
-        }
-        check("yes", Finish::Stop, true);
-        check("ye", Finish::Length, true);
-        check(" \n", Finish::Stop, false);
-        check("I can", Finish::Filtered, false);
-    }
-}

@@ -265,23 +265,3 @@ impl Recorder {
         self.session.send(message).await.map_err(|_| TurnExit::SessionGone)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn answer_about_the_project_does_not_decide_on_the_call() {
-        let by = AnsweredBy::Client("a test".to_owned());
-        let approved = |ask: Ask| ResolvedInterrupt::new(Some(ask), &Answer::Approve, &by);
-        let mut answers = CallAnswers::default();
-        answers.note(approved(Ask::of_writable(Path::new("/src/app"), "write_file", "/project/a.txt")));
-        assert_eq!(answers.decision(), None);
-        let approval = approved(Ask::of_plan("1. Look"));
-        answers.note(approval.clone());
-        assert_eq!(answers.decision(), Some(Some(&approval)));
-        assert!(answers.project.is_some(), "a later answer replaces no earlier one");
-    }
-}

@@ -414,17 +414,3 @@ fn retry_message(attempt: u32, attempts: Option<u32>, delay_ms: u64, reason: &st
     let count = attempts.map(|attempts| format!(" ({attempt} of {attempts})")).unwrap_or_default();
     format!("retrying{delay}{count}: {reason}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retries_are_announced_with_delay_and_count() {
-        let check = |attempts, delay_ms, text: &str| assert_eq!(retry_message(2, attempts, delay_ms, "busy"), text);
-        check(Some(4), 5_001, "retrying in 6 s (2 of 4): busy");
-        check(Some(4), 730, "retrying in 730 ms (2 of 4): busy");
-        check(None, 1_000, "retrying in 1 s: busy");
-        check(None, 0, "retrying: busy");
-    }
-}

@@ -6,13 +6,12 @@ use agentd_core::{
     context::{Compaction, CompactionCause, CompactionStrategy},
     error::ErrorKind,
     item::ItemBody,
-    model::{Message, ModelChunk, ModelInfo, ModelRequest},
-    ports::Model as _,
+    model::{Message, ModelChunk, ModelRequest},
     turn::{StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
 use agentd_engine::{EngineConfig, SessionHandle};
-use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
+use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -119,26 +118,6 @@ async fn message_limit_drops_oldest_turns_but_keeps_user_text() {
     }
     let text = texts(&requests[19]);
     assert!(text.contains("You answered: Answer 5."), "{text}");
-}
-
-#[tokio::test]
-async fn small_messages_in_a_large_window_are_not_compacted() {
-    let info = ModelInfo { context_window: 200_000, ..ScriptedModel::new([]).info().clone() };
-    let model = ScriptedModel::with_info(info, (0..50).map(|n| says(&format!("Answer {n}."))));
-    let (world, session) = World::with_models(Arc::new(OneModel(Arc::clone(&model)))).begun().await;
-    for turn in 0..50 {
-        run(&session, &format!("Question {turn}")).await;
-    }
-    assert_eq!(compactions(&world, &session), []);
-    let asked = texts(model.requests().last().unwrap());
-    assert!(asked.contains("Question 0") && asked.contains("Answer 48."), "{asked}");
-    assert_eq!(session.context().await.unwrap().messages, 100);
-    // The whole history is also visible after a restart.
-    let model = ScriptedModel::with_info(model.info().clone(), [says("Still here.")]);
-    let (_world, session) =
-        world.restarted_with(Arc::new(OneModel(Arc::clone(&model)))).with_session(session.id()).await;
-    run(&session, "And now?").await;
-    assert!(texts(&model.requests()[0]).contains("Question 0"));
 }
 
 #[tokio::test]

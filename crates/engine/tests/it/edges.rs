@@ -175,18 +175,6 @@ async fn failed_turn_cannot_be_continued_after_reset() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
-#[tokio::test]
-async fn failed_turn_can_be_continued_after_restart() {
-    let (world, session) = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]).begun().await;
-    run(&session, "first").await;
-    session.rename("Named since".to_owned()).await.unwrap();
-    let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(session.id()).await;
-    assert_eq!(turn(&session, continuation()).await.text, "Here it is.");
-
-    let (_last, session) = next.restarted([says("?")]).with_session(session.id()).await;
-    assert_eq!(session.start_turn(continuation()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
-}
-
 /// Creates an engine on this journal whose workspace folder is gone.
 fn engine_without_folder(store: &Arc<MemoryStore>) -> Engine {
     let workspaces = MemoryWorkspaces::default();

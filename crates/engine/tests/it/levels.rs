@@ -53,19 +53,6 @@ async fn token_level_is_reported_on_change_with_stable_tools() {
 }
 
 #[tokio::test]
-async fn compact_tool_is_a_reported_no_op_with_enough_space() {
-    let (world, session) = World::new([]).begun().await;
-    for turn in 0..12 {
-        world.model.then(says(&format!("Done {turn}.")));
-        run(&session, &format!("Piece of work {turn}")).await;
-    }
-    world.model.then_all([calls(&[("compact_context", json!({}))]), says("Then not.")]);
-    assert_eq!(run(&session, "Tidy up").await.text, "Then not.");
-    let log = world.log(&session);
-    assert!(log.contains("nothing is compacted: there is enough room") && !log.contains("= compaction"), "{log}");
-}
-
-#[tokio::test]
 async fn reset_compaction_and_undo_report_level_changes() {
     use TokenLevel::{Info, Warning};
     let (world, session) = World::new([]).begun().await;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use agentd_core::{
-    audit::AuditFact,
     error::ErrorKind,
     model::{Finish, Message, ModelChunk, ModelRequest},
     turn::{StartTurn, StopReason, TurnOptions},
@@ -14,10 +13,6 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
 use crate::world::{World, input, run, to_end, turn};
-
-fn usage_chunk(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
-    ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
-}
 
 /// Returns true if the request was sent by a tool instead of a step of the turn.
 fn is_tool_request(request: &ModelRequest) -> bool {
@@ -54,31 +49,6 @@ fn hangs() -> Play {
 
 fn tool_requests(world: &World) -> Vec<ModelRequest> {
     world.model.requests().into_iter().filter(is_tool_request).collect()
-}
-
-#[tokio::test]
-async fn sampled_answer_goes_to_the_tool_and_usage_to_the_turn() {
-    let world = asking(EngineConfig::default(), || {
-        Play::Chunks(vec![ModelChunk::Reasoning("hm".to_owned()), text("A model."), usage_chunk(100, 7)])
-    });
-    let session = world.session().await;
-    let result = run(&session, "Go").await;
-    assert_eq!(
-        (result.stop_reason, result.usage.prompt_tokens, result.usage.completion_tokens),
-        (StopReason::Completed, 100, 7)
-    );
-    let log = world.log(&session);
-    assert!(log.contains(r#"result of look: "A model. (scripted, cut: false)""#), "{log}");
-    assert!(log.contains("usage of step 1: 100+7"), "{log}");
-    world.all_calls_are_counted().await;
-    let asked = tool_requests(&world);
-    assert_eq!((asked.len(), asked[0].tools.len(), asked[0].max_tokens), (1, 0, Some(50)));
-    assert!(world.model.requests().iter().all(|request| is_tool_request(request) || request.max_tokens.is_none()));
-    let sampled = world.audit.entries().into_iter().find_map(|entry| match entry.fact {
-        AuditFact::ModelAsked { tool, model, max_tokens } => Some((tool, model, max_tokens, entry.call_id.is_some())),
-        _ => None,
-    });
-    assert_eq!(sampled, Some(("look".to_owned(), "scripted".to_owned(), 50, true)));
 }
 
 #[tokio::test]

@@ -1,19 +1,17 @@
-//! Uploaded files: announced once with the next input, and shown to models with vision.
+//! Uploaded files that are pictures: shown to models with vision only.
 
 use std::sync::Arc;
 
 use agentd_core::{
-    context::CompactionStrategy,
-    error::ErrorKind,
     files::UploadReceipt,
     model::{Message, ModelInfo, Slot},
     ports::Model as _,
-    turn::{StartTurn, StopReason},
+    turn::StartTurn,
 };
 use agentd_engine::SessionHandle;
-use agentd_testkit::scripted::{Play, ScriptedModel, says};
+use agentd_testkit::scripted::{ScriptedModel, says};
 
-use crate::world::{TwoModels, World, continuation, prompts, run, sized, turn};
+use crate::world::{TwoModels, World, continuation, run, sized, turn};
 
 fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()
@@ -30,26 +28,6 @@ fn shown(messages: &[Message]) -> Vec<Vec<u8>> {
 
 async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u8]) -> UploadReceipt {
     world.engine.upload(session.id(), name.to_owned(), content.to_vec()).await.unwrap()
-}
-
-#[tokio::test]
-async fn uploads_are_announced_once_with_the_next_input() {
-    let (world, session) = World::new([]).begun().await;
-    upload(&world, &session, "a.pdf", &[1]).await;
-    // Another daemon finds the file in the journal, and a turn that only compacts does not announce it.
-    let world = world.restarted_with_files([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
-    let session = world.engine.session(session.id()).await.unwrap();
-    turn(&session, StartTurn { compact: Some(CompactionStrategy::Auto), ..continuation() }).await;
-    assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
-    turn(&session, continuation()).await;
-    run(&session, "And now?").await;
-    for messages in requests(&world.model) {
-        let sent = format!("{messages:?}");
-        assert_eq!(sent.matches("- uploads/a.pdf").count(), 1, "{sent}");
-        let at = messages.iter().position(|message| format!("{message:?}").contains("a.pdf")).unwrap();
-        assert_eq!(messages[at + 1], Message::User { text: "What is in it?".to_owned() });
-    }
-    assert!(prompts(&world, &session).iter().all(|report| report.broken_by.is_none()));
 }
 
 #[tokio::test]

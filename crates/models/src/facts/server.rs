@@ -424,15 +424,6 @@ mod tests {
     }
 
     #[test]
-    fn upper_bound_applies_only_below_the_assumed_window() {
-        let tokens = |exact, bound| WindowFacts { exact, bound }.tokens(32_768);
-        assert_eq!(tokens(Some(131_072), Some(4096)), Some(131_072));
-        assert_eq!(tokens(None, Some(131_072)), None);
-        assert_eq!(tokens(None, Some(8192)), Some(8192));
-        assert_eq!(tokens(None, None), None);
-    }
-
-    #[test]
     fn per_token_prices_become_per_million() {
         let listed = json!({
             "prompt": "0.000003", "completion": 0.000_015, "request": "0", "image": "0.0048", "internal_reasoning": "0",

@@ -361,8 +361,6 @@ impl AnswerNote {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::tool::Effect;
-
     use super::*;
 
     #[test]
@@ -378,26 +376,5 @@ mod tests {
         check(r#"{"type":"array","items":{"type":"number","minimum":1}}"#, true);
         check(r#"{"oneOf":[{"type":"string"}]}"#, false);
         check(r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#, true);
-    }
-
-    fn tools(name: &str) -> Arc<[ToolSpec]> {
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: "looks".to_owned(),
-            parameters: serde_json::json!({"type": "object"}),
-            effect: Effect::Read,
-        };
-        Arc::from([spec])
-    }
-
-    #[test]
-    fn serialised_tools_are_cached_per_tool_set() {
-        let cache = ToolsJsonCache::default();
-        let (first, second) = (tools("read_file"), tools("grep"));
-        let of = |specs| cache.serialise(specs, |spec| spec.name.as_str().into()).unwrap();
-        let first_json = of(&first);
-        assert!(Arc::ptr_eq(&first_json, &of(&first)));
-        assert_eq!(of(&second).get(), r#"["grep"]"#);
-        assert_eq!(of(&first).get(), first_json.get());
     }
 }

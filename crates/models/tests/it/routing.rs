@@ -72,14 +72,3 @@ fn invalid_address_is_reported_with_its_slot() {
     let source = error.source.to_string();
     assert!(source.contains("neither http nor https") && source.contains("use a URL such as"), "{source}");
 }
-
-#[test]
-fn unset_model_options_have_defaults() {
-    let mut config = ModelConfig::new(Wire::LlamaCpp, "http://h");
-    config.native_tools = Some(true);
-    assert!(!config.uses_native_tools() && config.api_key.is_none());
-    assert_eq!(
-        (config.connect_timeout_ms, config.first_byte_timeout_ms, config.idle_timeout_ms),
-        (10_000, 120_000, 60_000)
-    );
-}

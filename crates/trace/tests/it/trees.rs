@@ -89,18 +89,6 @@ fn timings_of_older_journals_are_estimated() {
 }
 
 #[test]
-fn unfinished_spans_end_with_the_journal() {
-    let call = CallId::generate();
-    let mut script = Script::new();
-    script.start().after(100).used(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command");
-    script.item_started(ItemId::generate(), result(&call, "run_bash_command", "")).after(900).warn("late");
-    let turn = &turns(&script.events)[0];
-    let expected = ["call 1 first Some(1) 0-100", "tool run_bash_command  100-1000 cut", "warning late 1000-1000"];
-    assert_eq!(shown(turn), expected);
-    assert!(turn.is_open && turn.outcome.is_none());
-}
-
-#[test]
 fn time_after_a_crash_is_excluded_from_the_turn() {
     let (call, running) = (CallId::generate(), ItemId::generate());
     let mut script = Script::new();

@@ -340,22 +340,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn invalid_call_ids_are_replaced_in_calls_and_results() {
-        let answer = |calls: Vec<ToolCall>| Message::answer(String::new(), calls);
-        let result = |n: u8| Message::Tool { call_id: id(n), name: "now".to_owned(), text: n.to_string() };
-        let repaired = repair(vec![answer(vec![call(3), call(4), call(6)]), result(6), result(4), result(3)]);
-        let actual: Vec<(&str, &str)> = repaired
-            .iter()
-            .filter_map(|message| match message {
-                Message::Tool { call_id, text, .. } => Some((call_id.as_str(), text.as_str())),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(actual, [("a_b_1", "3"), ("a_b_2", "4"), ("a_b_0", "6")]);
-        assert!(calls_have_results(&repaired));
-    }
-
     proptest! {
         #[test]
         fn any_history_is_repaired_to_a_valid_order(messages in proptest::collection::vec(any_message(), 0..20)) {

@@ -33,37 +33,6 @@ fn check_reduction(text: &str, request: &str, shown: &[&str], omitted: &[&str]) 
 }
 
 #[test]
-fn reduces_cargo_output_with_a_failed_test() {
-    let mut text = "exit code 101 after 94.2 s\nstdout:\n\nrunning 402 tests\n".to_owned();
-    text += &filler(200, |n| format!("test store::tests::case_{n}_of_errors_is_kept ... ok"));
-    text += "test ledger::tests::the_sum_of_all_entries_is_zero ... FAILED\n";
-    text += &filler(200, |n| format!("test wire::tests::frame_{n} ... ok"));
-    text += "\nfailures:\n\n---- ledger::tests::the_sum_of_all_entries_is_zero stdout ----\n\n\
-        thread 'ledger::tests::the_sum_of_all_entries_is_zero' (28818) panicked at src/ledger.rs:212:9:\n\
-        assertion `left == right` failed: the sum\n  left: 12\n right: 0\n\
-        note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n\n\n\
-        failures:\n    ledger::tests::the_sum_of_all_entries_is_zero\n\n\
-        test result: FAILED. 401 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 94.02s\n\n";
-    text += "stderr:\n";
-    text += &filler(150, |n| format!("   Compiling part-{n} v0.1.0 (/project/part-{n})"));
-    text += "    Finished `test` profile [unoptimized + debuginfo] target(s) in 1m 12s\n\
-        error: test failed, to rerun pass `-p ledger --lib`\n";
-    check_reduction(
-        &text,
-        "Run the tests",
-        &[
-            "exit code 101 after 94.2 s\nstdout:\n",
-            "the_sum_of_all_entries_is_zero ... FAILED",
-            "panicked at src/ledger.rs:212:9:\nassertion `left == right` failed: the sum\n  left: 12\n right: 0\n",
-            "test result: FAILED. 401 passed; 1 failed",
-            "error: test failed, to rerun pass `-p ledger --lib`",
-            "lines left out, ",
-        ],
-        &["case_77_of_errors", "frame_100 ", "Compiling part-70 "],
-    );
-}
-
-#[test]
 fn reduces_compiler_output_with_many_warnings() {
     let warning = |n: usize| {
         format!(
