@@ -255,7 +255,7 @@ impl Drop for Daemon {
 }
 
 /// Memory of a process, in bytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
     pub(crate) peak: u64,

@@ -78,7 +78,7 @@ impl Models for OneModel {
 async fn assembling() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let path = folder.path().join("journal.db");
-    let store = Arc::new(tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(&path)))?);
+    let store = Arc::new(journal::open(&path).await?);
     let mut sessions = Vec::new();
     for items in SIZES {
         sessions.push(journal::session_of(&store, items).await?);

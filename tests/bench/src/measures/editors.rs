@@ -159,7 +159,7 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
 /// Measures loading a session of 10,000 items in newly started processes.
 async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
-    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
+    let store = journal::open(&home.journal()).await?;
     let session = journal::session_of(&store, ITEMS).await?;
     store.close().await?;
     let _daemon = home.start().await?;
@@ -215,7 +215,7 @@ async fn concurrent_prompts(model: &ModelProcess) -> anyhow::Result<Row> {
 /// Measures the processor time of an idle daemon, without clients and with clients that watch sessions.
 async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
-    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
+    let store = journal::open(&home.journal()).await?;
     for _ in 0..WATCHED {
         journal::session_of(&store, 10).await?;
     }

@@ -38,11 +38,11 @@ fn syncs_per_second(folder: &Path) -> anyhow::Result<f64> {
     Ok(rate(SYNCS, started.elapsed()))
 }
 
-async fn open(path: &Path) -> anyhow::Result<SqliteStore> {
+pub(super) async fn open(path: &Path) -> anyhow::Result<SqliteStore> {
     Ok(tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(path)))?)
 }
 
-async fn new_session(store: &SqliteStore) -> Result<EventScript, StoreError> {
+pub(super) async fn new_session(store: &SqliteStore) -> Result<EventScript, StoreError> {
     let (id, at) = (SessionId::generate(), Timestamp::now());
     store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
     Ok(EventScript::new(id, at))

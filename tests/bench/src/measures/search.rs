@@ -27,7 +27,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         let query = format!("{} {}", WORDS[number % WORDS.len()], WORDS[(number * 7 + 3) % WORDS.len()]);
         later.add(search(&store, &query).await?);
         // The next search also covers a turn that has just ended.
-        let mut script = new_session(&store).await?;
+        let mut script = journal::new_session(&store).await?;
         store.append(turn(&mut script, number)).await?;
         fresh.add(search(&store, &query).await?);
     }
@@ -65,9 +65,9 @@ async fn search(store: &SqliteStore, query_text: &str) -> anyhow::Result<Duratio
 }
 
 async fn filled_store(path: &Path) -> anyhow::Result<SqliteStore> {
-    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(path)))?;
+    let store = journal::open(path).await?;
     for session in 0..SESSIONS {
-        let mut script = new_session(&store).await?;
+        let mut script = journal::new_session(&store).await?;
         for batch in 0..ITEMS / 2 / 50 {
             let turns = (0..50).flat_map(|number| turn(&mut script, (session * ITEMS + batch) * 50 + number));
             let events = turns.collect();
@@ -75,12 +75,6 @@ async fn filled_store(path: &Path) -> anyhow::Result<SqliteStore> {
         }
     }
     Ok(store)
-}
-
-async fn new_session(store: &SqliteStore) -> anyhow::Result<EventScript> {
-    let (id, at) = (SessionId::generate(), Timestamp::now());
-    store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
-    Ok(EventScript::new(id, at))
 }
 
 fn turn(script: &mut EventScript, seed: usize) -> Vec<std::sync::Arc<agentd_core::event::Event>> {

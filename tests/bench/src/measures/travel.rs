@@ -27,7 +27,7 @@ const PAGE: usize = 500;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (from, to) = (Home::empty()?, Home::empty()?);
-    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(from.journal())))?;
+    let store = journal::open(&from.journal()).await?;
     let started = Instant::now();
     let long = journal::session_of(&store, ITEMS).await?;
     let stored = started.elapsed();

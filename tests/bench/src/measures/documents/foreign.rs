@@ -62,13 +62,10 @@ struct Verdicts {
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let environment = match Environment::with_foreign().await {
-        Ok(environment) => environment,
-        Err(reason) => {
-            return Ok(vec![Row::new("foreign documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
-        }
-    };
-    let corpus = environment.corpus()?;
+    with_corpus("foreign documents", FOREIGN, measure_corpus).await
+}
+
+async fn measure_corpus(environment: Environment, corpus: Corpus) -> anyhow::Result<Vec<Row>> {
     let started = Instant::now();
     let texts = Texts::read(&corpus.folder, &corpus.documents).await?;
     let took = started.elapsed();

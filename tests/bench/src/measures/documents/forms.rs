@@ -37,13 +37,10 @@ const LANGUAGES: [(&str, &str); 7] = [
 const MIN_PERCENT: f64 = 92.0;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let environment = match Environment::with_manuals().await {
-        Ok(environment) => environment,
-        Err(reason) => {
-            return Ok(vec![Row::new("questions", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
-        }
-    };
-    let corpus = environment.corpus()?;
+    with_corpus("questions", MANUALS, measure_corpus).await
+}
+
+async fn measure_corpus(environment: Environment, corpus: Corpus) -> anyhow::Result<Vec<Row>> {
     let folder = world::folder()?;
     let peer = Peer::new(&environment, &corpus, folder.path().join("manuals.db"));
     let daemon = Ours::start().await?;

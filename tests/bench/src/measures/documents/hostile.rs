@@ -21,13 +21,10 @@ const MIN_WORDS_PERCENT: f64 = 84.0;
 const SECRET: &str = "secret";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let environment = match Environment::with_hostile().await {
-        Ok(environment) => environment,
-        Err(reason) => {
-            return Ok(vec![Row::new("hostile documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
-        }
-    };
-    let corpus = environment.corpus()?;
+    with_corpus("hostile documents", HOSTILE, measure_corpus).await
+}
+
+async fn measure_corpus(environment: Environment, corpus: Corpus) -> anyhow::Result<Vec<Row>> {
     let daemon = Ours::start().await?;
     let mut rows = Vec::new();
     for (label, documents) in [("with malicious content", &corpus.documents), ("damaged at random", &corpus.filler)] {

@@ -62,13 +62,15 @@ impl Watch {
 }
 
 fn look(daemon: u32, peaks: &mut Peaks) {
-    let own = ProcessMemory::of(daemon);
-    let mut together = own.now;
-    for worker in children(daemon).into_iter().map(ProcessMemory::of) {
-        together += worker.now;
-        peaks.worker = peaks.worker.max(worker.most);
+    // A process that has exited has no memory.
+    let memory = |process| world::memory_of(process).unwrap_or_default();
+    let own = memory(daemon);
+    let mut together = own.resident;
+    for worker in children(daemon).into_iter().map(memory) {
+        together += worker.resident;
+        peaks.worker = peaks.worker.max(worker.peak);
     }
-    peaks.daemon = peaks.daemon.max(own.most);
+    peaks.daemon = peaks.daemon.max(own.peak);
     peaks.together = peaks.together.max(together);
 }
 
@@ -84,33 +86,14 @@ pub(super) fn children(of: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(of)).collect()
 }
 
-/// Resident memory of a process, in bytes, or zero if the process has exited.
-#[derive(Debug, Clone, Copy)]
-struct ProcessMemory {
-    now: u64,
-    /// Peak since the start of the process.
-    most: u64,
-}
-
-impl ProcessMemory {
-    fn of(process: u32) -> Self {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let bytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or_default() * 1024
-        };
-        Self { now: bytes("VmRSS:"), most: bytes("VmHWM:") }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn memory_of_this_process_is_measured() {
-        let memory = ProcessMemory::of(std::process::id());
-        assert!(memory.now > 100_000 && memory.most >= memory.now, "{memory:?}");
-        assert_eq!(ProcessMemory::of(u32::MAX).most, 0);
+        let memory = world::memory_of(std::process::id()).unwrap();
+        assert!(memory.resident > 100_000 && memory.peak >= memory.resident, "{memory:?}");
+        assert!(world::memory_of(u32::MAX).is_err());
     }
 }

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use super::{
     documents::{
         answers::{Answers, Rank, share},
-        corpus::{Corpus, Environment, Question},
+        corpus::{Corpus, Environment, FOREIGN, GENERATED, HOSTILE, MANUALS, Question, SCANS, unmeasured, with_corpus},
         memory::Peaks,
         ours::{Given, MAX_RESULTS, Ours},
         peer::{Indexed, Peer, Searched},
@@ -53,13 +53,10 @@ struct Round {
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let environment = match Environment::with_generated().await {
-        Ok(environment) => environment,
-        Err(reason) => {
-            return Ok(vec![Row::new("documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
-        }
-    };
-    let corpus = environment.corpus()?;
+    with_corpus("documents", GENERATED, measure_corpus).await
+}
+
+async fn measure_corpus(environment: Environment, corpus: Corpus) -> anyhow::Result<Vec<Row>> {
     let folder = world::folder()?;
     let (mut rounds, mut last) = (Vec::with_capacity(ROUNDS), None);
     // The rounds alternate, so that both stacks run under similar conditions.

@@ -27,17 +27,19 @@ struct Verdict {
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let not_measured =
-        |reason: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {reason}"))]);
     let config = RecognitionConfig { folders: folders(), pages: PAGES_PER_CALL };
     if let Recognition::Missing(reason) = config.now() {
-        return not_measured(reason.hint().to_owned());
+        return Ok(unmeasured("scans", reason.hint()));
     }
-    let environment = match Environment::with_scans().await {
-        Ok(environment) => environment,
-        Err(reason) => return not_measured(format!("{reason:#}")),
-    };
-    let corpus = environment.corpus()?;
+    with_corpus("scans", SCANS, async move |environment, corpus| measure_corpus(config, environment, corpus).await)
+        .await
+}
+
+async fn measure_corpus(
+    config: RecognitionConfig,
+    environment: Environment,
+    corpus: Corpus,
+) -> anyhow::Result<Vec<Row>> {
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1).recognising(config);
     let mut texts: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
     let started = Instant::now();
