@@ -9,7 +9,7 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_300, 295_500),
+    ("agentctl", 27_300, 298_500),
     ("agentd", 10_580, 112_500),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),
@@ -17,7 +17,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/confine", 251, 2_815),
     ("crates/context", 2_000, 22_650),
     ("crates/core", 7_100, 59_800),
-    ("crates/engine", 17_550, 192_000),
+    ("crates/engine", 17_550, 194_500),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_650, 52_250),
     ("crates/http", 28, 285),
@@ -34,8 +34,8 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/telemetry", 1_470, 16_050),
     ("crates/tools", 5_590, 61_350),
     ("crates/trace", 955, 10_350),
-    ("crates/web", 1_080, 11_850),
-    ("crates/workspace", 8_150, 94_400),
+    ("crates/web", 1_040, 11_850),
+    ("crates/workspace", 8_150, 95_000),
     ("crates/worktrees", 1_650, 19_000),
     ("proto", 3_630, 38_400),
 ];

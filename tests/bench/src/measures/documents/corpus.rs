@@ -30,7 +30,7 @@ pub(super) const FOREIGN: CorpusSource = CorpusSource {
     scripts: &["foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"],
 };
 
-/// Malicious documents.
+/// Hostile documents that must not stop the reader.
 pub(super) const HOSTILE: CorpusSource = CorpusSource {
     folder: "bench-hostile",
     scripts: &["hostile.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"],
