@@ -70,3 +70,27 @@ pub fn hex(bytes: &[u8]) -> String {
         digits
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_human_readable() {
+        for (bytes, expected) in
+            [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KB"), (1_572_864, "1.5 MB")]
+        {
+            assert_eq!(size(bytes), expected);
+        }
+        assert_eq!(size(u64::MAX), "16777216.0 TB");
+    }
+
+    #[test]
+    fn only_similar_names_are_suggested() {
+        let known = ["read_file", "write_file", "grep"];
+        assert_eq!(nearest("raed_file", known), Some("read_file"));
+        assert_eq!(nearest("READ_FILES", known), Some("read_file"));
+        assert_eq!(nearest("zzz", known), None);
+        assert_eq!(nearest(&"read_file".repeat(1000), known), None);
+    }
+}

@@ -71,6 +71,43 @@ async fn token_is_bound_to_issuer_and_client() {
     assert!(matches!(file.read(), Ok(TokenLookup::Unfit(_))));
 }
 
+/// A server requires more and more scopes. The next login requests all of them, even after a restart, until a login has
+/// succeeded.
+#[test]
+fn required_scopes_are_remembered_until_requested() {
+    let folder = tempfile::tempdir().unwrap();
+    let server_url = server_url("s", "https://example.org/mcp");
+    let logins = || Logins::new(folder.path().to_owned());
+    let refused = |is_authenticated, header: &str| {
+        let refusal = Refusal::with(is_authenticated, header);
+        logins().refused(server_url, &refusal, &SecretFilter::default()).to_string()
+    };
+    let wanted = || WantedLogins::read(&logins().wanted_file(server_url));
+    let scopes = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>();
+
+    let text = refused(false, r#"Bearer scope="old""#);
+    assert!(text.contains("`agentctl mcp login s` logs in"), "{text}");
+    refused(false, r#"Bearer scope="read", resource_metadata="/a\\b""#);
+    assert_eq!(wanted().scopes_to_request(&[], &[]), ["read"], "without a token, only the last demand counts");
+    assert!(wanted().challenge().unwrap().contains("https://example.org/a/b"));
+
+    fs::write(logins().token_path(server_url), "{}").unwrap();
+    let text = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
+    assert!(text.contains("log in again with `agentctl mcp login s`") && text.ends_with(": write <b>"), "{text}");
+    assert_eq!(wanted().scopes_to_request(&scopes(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
+
+    let requested = wanted().scopes_to_request(&[], &[]);
+    logins().remember(&logins().wanted_file(server_url), |wanted| wanted.record_login(requested));
+    let text = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
+    assert!(text.contains("another login would not help") && !text.contains("agentctl"), "{text}");
+    assert_eq!(wanted().scopes_to_request(&scopes(&["read"]), &[]), ["read"], "a requested scope was requested again");
+    let text = refused(true, "Bearer");
+    assert!(text.contains("names no required scope"), "{text}");
+
+    let mode = fs::metadata(logins().wanted_file(server_url)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
+
 #[test]
 fn unavailable_scope_is_not_requested_again() {
     let mut wanted = WantedLogins::default();

@@ -393,4 +393,20 @@ mod tests {
         check(-32603, false);
         assert!(!Era::Initialize.may_be_wrong(&ClientInitializeError::ConnectionClosed(String::new())));
     }
+
+    #[test]
+    fn protocol_mismatch_error_does_not_hide_the_real_one() {
+        let init_error = |era: Era, code: i32| InitError::of(era, &refusal(code), Reason::new(format!("{era:?}")));
+        let check = |discover: i32, initialize: i32, expected: Era| {
+            let (discover, initialize) = (init_error(Era::Discover, discover), init_error(Era::Initialize, initialize));
+            let reason = InitError::most_relevant(discover, initialize).reason;
+            assert_eq!(reason, Some(Reason::new(format!("{expected:?}"))));
+        };
+        check(-32000, -32601, Era::Discover);
+        check(-32603, -32602, Era::Discover);
+        check(-32022, -32601, Era::Discover);
+        check(-32601, -32602, Era::Initialize);
+        check(-32601, -32000, Era::Initialize);
+        check(-32000, -32000, Era::Initialize);
+    }
 }

@@ -298,6 +298,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lines_are_joined_and_overlong_ones_keep_their_ends() {
+        let mut line = Line::default();
+        assert!(matches!(line.consume(b"{\"a\""), (4, None)));
+        let (used, Some(ReadOutcome::Line(whole))) = line.consume(b":1}\nrest") else { panic!("no line") };
+        assert_eq!((used, whole.as_slice()), (4, &b"{\"a\":1}"[..]));
+        line.consume(b"{\"result\":\"");
+        for _ in 0..20 {
+            line.consume(&vec![b'x'; 1 << 20]);
+        }
+        let (_, Some(ReadOutcome::TooLong { head, tail, length })) =
+            line.consume(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n")
+        else {
+            panic!("the line was not too long")
+        };
+        assert!(head.len() <= MAX_END_BYTES && tail.len() <= MAX_END_BYTES && length > 20 << 20);
+        assert_eq!(answered_id(&head).or_else(|| answered_id(&tail)), Some(NumberOrString::Number(17)));
+        assert!(matches!(line.consume(b"{}\n"), (3, Some(ReadOutcome::Line(_)))));
+    }
+
+    #[test]
     fn answered_request_id_is_read_from_a_partial_message() {
         let check = |part: &str, expected: Option<NumberOrString>| assert_eq!(answered_id(part.as_bytes()), expected);
         check(r#"{"jsonrpc":"2.0","id":5,"result":{"#, Some(NumberOrString::Number(5)));

@@ -71,6 +71,8 @@ async fn file_tools_work_on_state_files() {
         let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
         assert!(text.contains(part), "{text}");
     }
+    bench.fails("write_file", json!({"path": "/state/a.txt/x", "content": "x"}), ToolErrorCode::Path).await;
+    assert_eq!(bench.ok("read_file", json!({"path": "/state/a.txt"})).await, "b\n");
 }
 
 #[tokio::test]

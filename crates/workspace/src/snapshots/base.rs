@@ -419,7 +419,29 @@ fn real_path(change: &FileChange) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::tool::FileKind;
+
     use super::*;
+
+    /// Checks changes by their initials: `d`eleted, `m`odified, `c`reated; upper case for changes that are only
+    /// reported.
+    #[track_caller]
+    fn check(before: &str, limit: usize, after: &str) {
+        let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];
+        let state = || Some(FileState { kind: FileKind::File, hash: "1".to_owned(), size: 1, mode: 0o644 });
+        let change = |letter: char| {
+            let kind = kinds.iter().find(|(known, _)| *known == letter).unwrap().1;
+            FileChange { before: state(), after: state(), ..FileChange::new(letter, kind) }
+        };
+        let mut changes: Vec<FileChange> = before.chars().map(change).collect();
+        let note = limit_changes(&mut changes, limit);
+        let letter = |change: &FileChange| match change.before {
+            Some(_) => change.path.clone(),
+            None => change.path.to_uppercase(),
+        };
+        assert_eq!(changes.iter().map(letter).collect::<String>(), after);
+        assert_eq!(note.is_some(), before.len() > limit);
+    }
 
     #[test]
     fn long_paths_count_as_several_changes() {
@@ -428,5 +450,15 @@ mod tests {
             (0..4_000).map(|number| FileChange::new(path(number), FileChangeKind::Created)).collect();
         assert!(limit_changes(&mut changes, 30_000).is_some());
         assert!((1_500..2_500).contains(&changes.len()), "{} are left", changes.len());
+    }
+
+    #[test]
+    fn deletions_and_modifications_are_listed_first() {
+        check("cdm", 3, "cdm");
+        check("cccdm", 3, "cCdm");
+        check("cccddd", 3, "Cddd");
+        check("ccdddmc", 3, "Cddd");
+        check("ddcc", 1, "dD");
+        check("ccc", 2, "ccC");
     }
 }

@@ -352,6 +352,18 @@ mod tests {
     }
 
     #[test]
+    fn records_round_trip() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record");
+        write(&path, true, [&tree(), &Tree::new(PathPlace::Own, "/".into())]).unwrap();
+        let record = read(&path).unwrap().unwrap();
+        assert!(record.scoped);
+        assert_eq!(record.trees.len(), 2);
+        assert_eq!(record.trees[0].entries, tree().entries);
+        assert_eq!((&record.trees[0].path, &record.trees[0].skip_reason), (&tree().path, &tree().skip_reason));
+    }
+
+    #[test]
     fn truncated_or_damaged_record_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
