@@ -89,24 +89,6 @@ fn alias_cannot_look_like_a_generated_name() {
 }
 
 #[test]
-fn unstarted_server_offers_its_configured_tools() {
-    let setting = ToolSetting {
-        alias: Some("echo".to_owned()),
-        description: Some("Says it again.".to_owned()),
-        always_available: Some(true),
-        effect: Some(Effect::Read),
-        ..ToolSetting::default()
-    };
-    let config = config(&[("s", &server(&[("say", setting)]))]);
-    let old = Catalogue { fingerprint: "another".to_owned(), ..known(&config.servers["s"], &["old"]) };
-    let published = publish(&config, &BTreeMap::from([("s".to_owned(), old)]), &|_| false);
-    assert_eq!(names(&published), ["echo"]);
-    let spec = &published.specs[0];
-    assert_eq!((spec.description.as_str(), spec.effect), ("[MCP server s] Says it again.", Effect::Read));
-    assert!(published.always.contains("echo"));
-}
-
-#[test]
 fn server_defaults_apply_to_its_tools() {
     let writing_tool =
         ToolSetting { always_available: Some(true), effect: Some(Effect::Write), ..ToolSetting::default() };

@@ -358,11 +358,7 @@ mod tests {
     use super::*;
 
     fn reported_loss(journal: &Path) -> Option<String> {
-        lost_with(journal, 0)
-    }
-
-    fn lost_with(journal: &Path, newest: i64) -> Option<String> {
-        Loss::of(journal, ShortLog::detect(journal), newest).description()
+        Loss::of(journal, ShortLog::detect(journal), 0).description()
     }
 
     fn set_log(journal: &Path, bytes: u64) {
@@ -398,23 +394,6 @@ mod tests {
         assert!(reported_loss(&journal).is_some(), "a loss is reported until its file is removed");
         fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
         assert_eq!(reported_loss(&journal), None);
-    }
-
-    #[test]
-    fn checkpoint_by_another_program_is_not_a_loss() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = folder.path().join("journal.db");
-        let mut mark = Mark::set(&journal, 7);
-        set_log(&journal, 5_000);
-        mark.note(|| 7);
-        set_log(&journal, 0);
-        assert!(lost_with(&journal, 7).is_some(), "without a newer event, an emptied log counts as a loss");
-        fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
-        set_log(&journal, 10_000);
-        mark.note(|| 9);
-        fs::remove_file(log_of(&journal)).unwrap();
-        assert_eq!(lost_with(&journal, 9), None);
-        assert!(lost_with(&journal, 8).unwrap().contains("missing"));
     }
 
     #[test]

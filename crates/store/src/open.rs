@@ -301,13 +301,3 @@ impl StoreConfig {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn migrations_are_valid() {
-        Migrations::from_slice(MIGRATIONS).validate().unwrap();
-    }
-}

@@ -128,12 +128,4 @@ mod tests {
         let (long, short) = tokio::join!(long, short);
         assert_eq!((long.unwrap(), short.unwrap()), ("long", "short"));
     }
-
-    #[tokio::test]
-    async fn closed_readers_return_an_error() {
-        let readers = readers(2);
-        readers.close().await;
-        readers.close().await;
-        assert!(matches!(readers.read(|_| Ok(())).await, Err(Fault::Closed)));
-    }
 }

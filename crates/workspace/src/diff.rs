@@ -248,14 +248,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn diff_of_new_file_is_all_added_and_changes_have_context() {
-        let diff = unified("outputs/a.txt", None, b"one\ntwo\n");
-        assert_eq!(diff, "--- /dev/null\n+++ b/outputs/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n");
-        let diff = unified("/project/a", Some(b"1\n2\n3\n4\n5\n6\n"), b"1\n2\n3\n4\nfive\n6\n");
-        assert_eq!(diff, "--- a/project/a\n+++ b/project/a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n");
-    }
-
     /// The diff shows all new text, however long.
     #[test]
     fn long_diff_shows_all_new_text() {

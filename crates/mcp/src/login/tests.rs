@@ -71,13 +71,6 @@ async fn token_is_bound_to_issuer_and_client() {
     assert!(matches!(file.read(), Ok(TokenLookup::Unfit(_))));
 }
 
-#[tokio::test]
-async fn login_cannot_be_finished_before_it_began() {
-    let folder = tempfile::tempdir().unwrap();
-    let error = Logins::new(folder.path().to_owned()).finish("a", "http://localhost/?code=1&state=2").await;
-    assert!(error.unwrap_err().contains("no login is in progress"));
-}
-
 /// A server requires more and more scopes. The next login requests all of them, even after a restart, until a login has
 /// succeeded.
 #[test]

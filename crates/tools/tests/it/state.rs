@@ -60,6 +60,19 @@ async fn file_tools_work_on_state_files() {
     let hits = bench.ok("grep", json!({"pattern": "thr", "path": "/state"})).await;
     assert!(hits.contains("/state/notes/plan.md:2: three"), "{hits}");
     assert!(!fs::exists(bench.real("state")).unwrap(), "no state file is on disk");
+
+    let patch = "*** Begin Patch\n*** Delete File: /state/new.txt\n*** End Patch";
+    bench.step_ok("apply_patch", json!({ "patch": patch })).await;
+    bench.step_ok("write_file", json!({"path": "/state/.hidden", "content": "h"})).await;
+    assert_eq!(bench.ok("read_file", json!({"path": "/state/.hidden"})).await, "h");
+    let listed = bench.ok("list_workspace_files", json!({"path": "/state"})).await;
+    assert!(!listed.contains("new.txt") && !listed.contains(".hidden"), "{listed}");
+    for (path, part) in [("/state/new.txt", "does not exist"), ("/state/notes", "is a folder")] {
+        let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
+        assert!(text.contains(part), "{text}");
+    }
+    bench.fails("write_file", json!({"path": "/state/a.txt/x", "content": "x"}), ToolErrorCode::Path).await;
+    assert_eq!(bench.ok("read_file", json!({"path": "/state/a.txt"})).await, "b\n");
 }
 
 #[tokio::test]

@@ -12,8 +12,6 @@
 pub mod client;
 pub(crate) mod port;
 mod state;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
