@@ -10,7 +10,7 @@ use agentd_context::{RequestBuilder, ToolSet, history, meter, tokens};
 use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
-    event::{EventKind, StateChange},
+    event::StateChange,
     exchange::ExchangePurpose,
     model::{Finish, Message, ModelRequest},
     ports::FallbackModel,
