@@ -450,6 +450,11 @@ impl ReadingLimits {
     }
 }
 
+/// Fails if the condition holds.
+pub(crate) fn fail_if<E>(has_failed: bool, failure: impl FnOnce() -> E) -> Result<(), E> {
+    if has_failed { Err(failure()) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     document::{DocumentPlace, Part},
-    failure::{Failure, Limits},
+    failure::{Failure, Limits, fail_if},
     kind::Kind,
     recognition::Recognition,
 };
@@ -127,13 +127,9 @@ impl Tally {
     /// Counts the next part or fragment. Fails if a limit is exceeded.
     pub(crate) fn take(&mut self, part: &Part, limits: &Limits) -> Result<(), Failure> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
-        if is_new && self.parts == limits.parts {
-            return Err(Failure::too_many("the number of its parts", limits.parts));
-        }
+        fail_if(is_new && self.parts == limits.parts, || Failure::too_many("the number of its parts", limits.parts))?;
         self.bytes = self.bytes.saturating_add(part.size());
-        if self.bytes > limits.bytes_out {
-            return Err(Failure::too_large("its text", limits.bytes_out));
-        }
+        fail_if(self.bytes > limits.bytes_out, || Failure::too_large("its text", limits.bytes_out))?;
         self.parts += u32::from(is_new);
         self.last = Some(part.place.clone());
         Ok(())

@@ -14,6 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    failure::fail_if,
     index::{
         Claim, DocumentId, Entry, IndexConfig, IndexError,
         folder::{catch_damage, files_exist, size},
@@ -150,9 +151,7 @@ impl IndexHandle {
         let snapshot = Arc::clone(&view);
         let found = spawn_blocking(move || {
             let _turn = turn;
-            if !files_exist(snapshot.path.as_deref()) {
-                return Err(IndexError::Lost("its folder was deleted".to_owned()));
-            }
+            fail_if(!files_exist(snapshot.path.as_deref()), || IndexError::Lost("its folder was deleted".to_owned()))?;
             let stop = StopConditions { deadline: Instant::now() + request.within, cancel };
             catch_damage(|| search::search(&snapshot, &shared.dictionary, &request, &stop))
         });
@@ -250,9 +249,7 @@ impl LazyIndex {
     /// handle.
     pub(super) async fn take(&self) -> Result<Arc<IndexHandle>, IndexError> {
         let mut state = Arc::clone(&self.state).lock_owned().await;
-        if state.is_closed {
-            return Err(IndexError::Closed);
-        }
+        fail_if(state.is_closed, || IndexError::Closed)?;
         state.used = Some(tokio::time::Instant::now());
         if let Some(index) = &state.index {
             return Ok(Arc::clone(index));

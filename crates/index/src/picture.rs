@@ -36,7 +36,7 @@ use crate::{
         clean,
         picture::{self, MAX_SIDE},
     },
-    failure::Limits,
+    failure::{Limits, fail_if},
     worker,
 };
 
@@ -106,14 +106,10 @@ async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
         _ => return Err(invalid()),
     };
     let sides = 1..=MAX_OUTPUT_SIDE;
-    if bytes == 0 || bytes > MAX_OUTPUT || !sides.contains(&width) || !sides.contains(&height) {
-        return Err(invalid());
-    }
+    fail_if(bytes == 0 || bytes > MAX_OUTPUT || !sides.contains(&width) || !sides.contains(&height), invalid)?;
     let mut content = vec![0; usize::try_from(bytes).map_err(|_| invalid())?];
     out.read_exact(&mut content).await.map_err(ended)?;
-    if image::guess_format(&content).ok() != Some(format) {
-        return Err(invalid());
-    }
+    fail_if(image::guess_format(&content).ok() != Some(format), invalid)?;
     let hash = Sha256::digest(&content);
     let digest: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Ok(PreparedPicture { media_type, width, height, name: format!("picture-{digest}.{ending}"), content })

@@ -16,7 +16,10 @@ use agentd_core::charset::characters;
 use encoding_rs::{EncoderResult, UTF_8, UTF_16BE, UTF_16LE};
 use encoding_rs_io::DecodeReaderBytesBuilder;
 
-use crate::{failure::Failure, path::ToolPath};
+use crate::{
+    failure::{Failure, fail_if},
+    path::ToolPath,
+};
 
 pub use agentd_core::charset::{Charset, detect, ending};
 
@@ -126,9 +129,7 @@ impl Document {
         text.push_str(&self.text[from_text..]);
         // New text can combine with adjacent invalid bytes into other characters.
         let reencoded = Self::decode_as(bytes, self.charset, self.cr_ends);
-        if reencoded.text != text {
-            return Err(Unwritable::Joined);
-        }
+        fail_if(reencoded.text != text, || Unwritable::Joined)?;
         Ok(RevisedText { bytes: reencoded.bytes, text })
     }
 
@@ -161,19 +162,14 @@ impl Document {
 
     fn check(&self, range: &Range<usize>, new: &str, replaced: &Range<usize>) -> Result<(), Unwritable> {
         let old = &self.text[range.clone()];
-        if old.contains('\u{fffd}') && new.contains('\u{fffd}') {
-            return Err(Unwritable::Damaged);
-        }
+        fail_if(old.contains('\u{fffd}') && new.contains('\u{fffd}'), || Unwritable::Damaged)?;
         let encoding = self.charset.encoding.name();
-        if !self.charset.encoding.is_ascii_compatible() && !self.charset.is_utf16() {
-            return Err(Unwritable::Switching { encoding });
-        }
+        let switches = !self.charset.encoding.is_ascii_compatible() && !self.charset.is_utf16();
+        fail_if(switches, || Unwritable::Switching { encoding })?;
         // If the detected encoding is wrong, a byte after a non-ASCII byte may be the second half of a character.
         let in_character = replaced.start > 0 && !self.bytes[replaced.start - 1].is_ascii();
-        if !self.charset.sure && (in_character || !old.is_ascii() || !new.is_ascii()) {
-            return Err(Unwritable::Unsure { encoding });
-        }
-        Ok(())
+        let is_unsure = !self.charset.sure && (in_character || !old.is_ascii() || !new.is_ascii());
+        fail_if(is_unsure, || Unwritable::Unsure { encoding })
     }
 
     /// Converts the line ends of new text to those of the replaced text, one by one. Additional lines get the last line
@@ -362,12 +358,8 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     if encoding == UTF_16BE {
         return Ok(text.encode_utf16().flat_map(u16::to_be_bytes).collect());
     }
-    if !encoding.is_ascii_compatible() {
-        return Err(Unwritable::Switching { encoding: encoding.name() });
-    }
-    if !charset.sure {
-        return Err(Unwritable::Unsure { encoding: encoding.name() });
-    }
+    fail_if(!encoding.is_ascii_compatible(), || Unwritable::Switching { encoding: encoding.name() })?;
+    fail_if(!charset.sure, || Unwritable::Unsure { encoding: encoding.name() })?;
     let mut encoder = encoding.new_encoder();
     let mut encoded = Vec::with_capacity(text.len());
     let mut left = text;

@@ -22,6 +22,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::failure::fail_if;
+
 pub(crate) const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -157,20 +159,14 @@ pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut links = 0;
     while let Some(part) = left.pop() {
         let Some(name) = part else {
-            if !real.pop() {
-                return Err(outside_error());
-            }
+            fail_if(!real.pop(), outside_error)?;
             continue;
         };
         real.push(name);
         let Some(target) = link(root, &real)? else { continue };
         links += 1;
-        if links > MAX_LINKS {
-            return Err(Errno::LOOP.into());
-        }
-        if target.is_absolute() {
-            return Err(outside_error());
-        }
+        fail_if(links > MAX_LINKS, || Errno::LOOP)?;
+        fail_if(target.is_absolute(), outside_error)?;
         real.pop();
         prepend_parts(&mut left, &target);
     }

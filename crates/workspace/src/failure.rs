@@ -70,7 +70,7 @@ impl From<LanguageError> for Failure {
 }
 
 /// Fails if the condition holds.
-pub(crate) fn fail_if(has_failed: bool, failure: impl FnOnce() -> Failure) -> Result<(), Failure> {
+pub(crate) fn fail_if<E>(has_failed: bool, failure: impl FnOnce() -> E) -> Result<(), E> {
     if has_failed { Err(failure()) } else { Ok(()) }
 }
 

@@ -26,7 +26,7 @@ use agentd_core::{
 use cap_std::fs::Dir;
 
 use crate::{
-    failure::{if_there, storage},
+    failure::{fail_if, if_there, storage},
     jail,
     layout::make_shared,
     private, remove,
@@ -248,9 +248,8 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
     let mut target = private::file_in(folder, name, if file.executable { 0o700 } else { 0o600 })?;
     let written = io::copy(&mut content.take(file.bytes), &mut target)?;
     target.flush()?;
-    if written != file.bytes {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than declared"));
-    }
+    let is_short = || io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than declared");
+    fail_if(written != file.bytes, is_short)?;
     let modified = file.modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     // An invalid time is not a reason to reject the file.
     modified.map_or(Ok(()), |modified| target.set_modified(modified).or(Ok(())))

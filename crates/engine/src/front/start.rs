@@ -155,11 +155,9 @@ impl Engine {
     /// # Errors
     /// Fails if there are too many parts, or if a part is empty, too large, or an invalid picture.
     pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts> {
-        if parts.len() > MAX_INPUT_PARTS {
-            let message =
-                format!("the input has {} parts besides its text; at most {MAX_INPUT_PARTS} are allowed", parts.len());
-            return Err(EngineError::invalid(message, "upload the files with Sessions.Upload, and refer to them"));
-        }
+        let (count, limit) = (parts.len(), MAX_INPUT_PARTS);
+        let message = || format!("the input has {count} parts besides its text; at most {limit} are allowed");
+        refuse_if(count > limit, message, "upload the files with Sessions.Upload, and refer to them")?;
         let mut checked = Vec::with_capacity(parts.len());
         for (number, part) in (1..).zip(parts) {
             let label = format!("part {number}");

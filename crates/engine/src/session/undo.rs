@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 use crate::{
-    error::{EngineError, Result},
+    error::{EngineError, Result, refuse_if},
     links::UNDO_PATCH,
     recovery::reading,
     session::actor::{Actor, Fault},
@@ -320,10 +320,8 @@ impl Ledger {
 
     /// Returns the last turn, with the combined changes of all turns.
     fn all(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>)> {
-        if request.redo || !request.preview {
-            let hint = "undo the turns one by one, the last one first";
-            return Err(EngineError::invalid("undoing all turns at once can only be previewed", hint));
-        }
+        let only_shown = || "undoing all turns at once can only be previewed";
+        refuse_if(request.redo || !request.preview, only_shown, "undo the turns one by one, the last one first")?;
         if let Some(damaged) = self.turns.iter().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
         }

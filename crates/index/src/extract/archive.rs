@@ -13,7 +13,7 @@ use zip::{ZipArchive, result::ZipError};
 use super::{Emitter, broken, clean};
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, Limits, MIB, UnreadReason},
+    failure::{Failure, Limits, MIB, UnreadReason, fail_if},
     kind::Kind,
 };
 
@@ -61,9 +61,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
     // A listing needs no password, since names are never encrypted.
     let password = emitter.wanted.password.clone().filter(|_| !lists_only);
     let password = password.as_ref().map(Password::reveal);
-    if kind == Kind::Zip && !lists_only && is_locked(&bytes, password, &limits) {
-        return Err(Failure::Encrypted(kind));
-    }
+    fail_if(kind == Kind::Zip && !lists_only && is_locked(&bytes, password, &limits), || Failure::Encrypted(kind))?;
     emitter.head(None, None)?;
     let mut lines: Vec<String> = Vec::new();
     let mut failed = UnreadFiles::default();
@@ -288,9 +286,7 @@ fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) 
     const FILE_TYPE_MASK: u32 = 0o170_000;
     let failed = |error: ZipError| broken(Kind::Zip, &error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
-    if archive.len() > MAX_FILES {
-        return Err(Failure::too_many("the number of files in it", MAX_FILES));
-    }
+    fail_if(archive.len() > MAX_FILES, || Failure::too_many("the number of files in it", MAX_FILES))?;
     for index in 0..archive.len() {
         let (name, size, compressed_size, is_link, is_encrypted) = {
             let raw = archive.by_index_raw(index).map_err(failed)?;
@@ -332,9 +328,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
             continue;
         }
         files += 1;
-        if files > MAX_FILES {
-            return Err(Failure::too_many("the number of files in it", MAX_FILES));
-        }
+        fail_if(files > MAX_FILES, || Failure::too_many("the number of files in it", MAX_FILES))?;
         let path = String::from_utf8(entry.path_bytes().into_owned());
         let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| normalised_path(&name));
         if is_metadata(path.as_deref().unwrap_or_default()) {

@@ -3,7 +3,7 @@
 use super::{Scanner, clean};
 use crate::{
     document::{Body, DocumentPlace, Part, Row, Table},
-    failure::{Failure, Limits, UnreadPages, UnreadReason},
+    failure::{Failure, Limits, UnreadPages, UnreadReason, fail_if},
     frame::{Head, PIECE_BYTES, Piece, Tally, WantedParts, Window},
     kind::Kind,
 };
@@ -203,9 +203,7 @@ impl<'a> Emitter<'a> {
     /// Counts cells before memory is allocated for them.
     pub(super) fn cells(&mut self, more: u64) -> Result<(), Failure> {
         self.cells = self.cells.saturating_add(more);
-        if self.cells > self.limits.cells {
-            return Err(Failure::too_many("the number of its cells", self.limits.cells));
-        }
+        fail_if(self.cells > self.limits.cells, || Failure::too_many("the number of its cells", self.limits.cells))?;
         Ok(())
     }
 

@@ -10,7 +10,10 @@ use super::{
     Emitter, broken, clean,
     package::{self, Package},
 };
-use crate::{failure::Failure, kind::Kind};
+use crate::{
+    failure::{Failure, fail_if},
+    kind::Kind,
+};
 
 /// Elements that contain no readable text.
 const NON_TEXT_ELEMENTS: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
@@ -45,9 +48,7 @@ pub(super) fn decode_page(bytes: &[u8]) -> String {
 /// # Errors
 /// Returns a description of the damage.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
-    if depth(page) > MAX_DEPTH {
-        return Err(format!("its elements are nested more than {MAX_DEPTH} deep"));
-    }
+    fail_if(depth(page) > MAX_DEPTH, || format!("its elements are nested more than {MAX_DEPTH} deep"))?;
     let converter = HtmlToMarkdown::builder().skip_tags(NON_TEXT_ELEMENTS.to_vec()).build();
     converter.convert(page).map_err(|error| error.to_string())
 }

@@ -12,7 +12,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use super::broken;
 use crate::{
-    failure::{Failure, Limits},
+    failure::{Failure, Limits, fail_if},
     kind::Kind,
 };
 
@@ -202,9 +202,7 @@ impl<B: AsRef<[u8]>> Package<B> {
         })?;
         let mut bytes = Vec::new();
         file.take(self.max_bytes + 1).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
-        if bytes.len() as u64 > self.max_bytes {
-            return Err(Failure::too_large(name, self.max_bytes));
-        }
+        fail_if(bytes.len() as u64 > self.max_bytes, || Failure::too_large(name, self.max_bytes))?;
         Ok(Some(bytes))
     }
 

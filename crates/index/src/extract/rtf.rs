@@ -3,7 +3,10 @@
 use encoding_rs::{Encoding, WINDOWS_1252};
 
 use super::{Emitter, broken};
-use crate::{failure::Failure, kind::Kind};
+use crate::{
+    failure::{Failure, fail_if},
+    kind::Kind,
+};
 
 /// Maximum nesting depth of groups.
 const MAX_DEPTH: usize = 2000;
@@ -86,9 +89,7 @@ impl<'a> Reader<'a> {
             match byte {
                 b'{' => {
                     self.flush();
-                    if self.outer.len() == MAX_DEPTH {
-                        return Err("its groups are nested too deeply");
-                    }
+                    fail_if(self.outer.len() == MAX_DEPTH, || "its groups are nested too deeply")?;
                     self.outer.push(self.state);
                     self.state.end = "";
                     self.left_to_skip = 0;

@@ -14,7 +14,10 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::{broken, package};
-use crate::{failure::Failure, kind::Kind};
+use crate::{
+    failure::{Failure, fail_if},
+    kind::Kind,
+};
 
 /// Password of documents that are only encrypted to enforce write protection.
 const WRITE_PROTECTION_PASSWORD: &str = "VelvetSweatshop";
@@ -39,9 +42,7 @@ pub(crate) fn decrypt_office(bytes: Vec<u8>, named: Option<Kind>, password: Opti
         let kind = named.filter(|kind| kind.opens_with_password()).unwrap_or(Kind::Docx);
         return package(&mut file, kind, password);
     }
-    if is_locked_workbook(&mut file) {
-        return Err(Failure::Encrypted(Kind::Xls));
-    }
+    fail_if(is_locked_workbook(&mut file), || Failure::Encrypted(Kind::Xls))?;
     Ok(bytes)
 }
 
@@ -51,9 +52,7 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     let encryption_info = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
     let lock = encryption_info.and_then(|encryption_info| Lock::read(&encryption_info)).ok_or_else(unknown)?;
-    if lock.rounds() > MAX_ROUNDS {
-        return Err(protected("its encryption has too many hash rounds"));
-    }
+    fail_if(lock.rounds() > MAX_ROUNDS, || protected("its encryption has too many hash rounds"))?;
     let mut words = [WRITE_PROTECTION_PASSWORD].into_iter().chain(password);
     let key = words.find_map(|word| lock.key(word)).ok_or(Failure::Encrypted(kind))?;
     let package = file.open_stream("EncryptedPackage").unwrap_or_default();

@@ -25,6 +25,7 @@ use super::resolved::ResolvedDocuments;
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
+    failure::fail_if,
     handle::IndexHandle,
     index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::create_private_folder},
     worker::CancellableReader,
@@ -365,9 +366,7 @@ struct Stamp {
 impl Stamp {
     fn of(file: &File) -> io::Result<((u64, u64), Self)> {
         let found = file.metadata()?;
-        if !found.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
+        fail_if(!found.is_file(), || io::Error::other("it is not a regular file"))?;
         let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
         Ok(((found.dev(), found.ino()), Self { size: found.len(), modified, changed }))
     }

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     analyze::{Form, exact::tokens},
+    failure::fail_if,
     index::IndexError,
 };
 
@@ -86,9 +87,7 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &StopCondit
     let limit = request.limit.clamp(1, MAX_HITS);
     for (read, candidate) in candidates.iter().enumerate() {
         if read % CHECK_INTERVAL == 0 {
-            if stop.cancel.is_cancelled() {
-                return Err(IndexError::Cancelled);
-            }
+            fail_if(stop.cancel.is_cancelled(), || IndexError::Cancelled)?;
             if Instant::now() >= stop.deadline {
                 answer.complete = false;
                 let all = candidates.len();

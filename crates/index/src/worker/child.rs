@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     extract,
-    failure::{Failure, Limits},
+    failure::{Failure, Limits, fail_if},
     frame::{self, Frame, Job, PRIVATE_BYTES, PrivateData},
     kind::Kind,
 };
@@ -105,9 +105,7 @@ pub(crate) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failu
         io::ErrorKind::OutOfMemory => no_memory(),
         _ => Failure::Worker(format!("its content could not be read: {error}")),
     })?;
-    if bytes.len() as u64 > limits.bytes_in {
-        return Err(Failure::too_large("its size", limits.bytes_in));
-    }
+    fail_if(bytes.len() as u64 > limits.bytes_in, || Failure::too_large("its size", limits.bytes_in))?;
     Ok(bytes)
 }
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ReadingPass, WORKER_ARGUMENT, WorkerTurn};
 use crate::{
     extract::clean,
-    failure::{Failure, Limits},
+    failure::{Failure, Limits, fail_if},
     frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, PrivateData, Tally, WantedParts},
     kind::Kind,
     recognition::{MEMORY, Recognition, RecognitionConfig},
@@ -117,12 +117,8 @@ impl Extractor {
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
         let metadata = file.metadata().map_err(|error| Failure::Worker(format!("it cannot be accessed: {error}")))?;
-        if !metadata.is_file() {
-            return Err(Failure::Foreign { found: "it is not a regular file".to_owned() });
-        }
-        if metadata.len() > self.limits.bytes_in {
-            return Err(Failure::too_large("its size", self.limits.bytes_in));
-        }
+        fail_if(!metadata.is_file(), || Failure::Foreign { found: "it is not a regular file".to_owned() })?;
+        fail_if(metadata.len() > self.limits.bytes_in, || Failure::too_large("its size", self.limits.bytes_in))?;
         let mut limits = self.limits;
         // Recognition takes longer and needs more memory.
         if let Some(budget) = turn.recognition.budget() {
@@ -206,9 +202,7 @@ pub(crate) struct CancellableReader<'a> {
 
 impl io::Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cancel.is_cancelled() {
-            return Err(io::Error::other("cancelled"));
-        }
+        fail_if(self.cancel.is_cancelled(), || io::Error::other("cancelled"))?;
         let read = self.file.read_at(buffer, self.position)?;
         self.position += read as u64;
         Ok(read)

@@ -22,7 +22,7 @@ use super::{
     root::{self, Kind, Root, SafePath},
     tree::Tree,
 };
-use crate::{exact::split, text};
+use crate::{exact::split, failure::fail_if, text};
 
 /// Name of an ignore file, and the maximum number of bytes read from it.
 pub(super) const IGNORE_FILE: &[u8] = b".gitignore";
@@ -146,9 +146,7 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
             let below = [&folder.below, b"/".as_slice(), name].concat();
             found.push((SafePath { place: folder.place, below }, entry.file_type() == FileType::Directory));
         }
-        if found.len() > 10 * MAX_NAMES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
+        fail_if(found.len() > 10 * MAX_NAMES, || io::ErrorKind::FileTooLarge)?;
     }
     Ok(found)
 }

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, read
 
 use crate::{
     exact::{self, FOLDER, if_present, split},
-    failure::if_there,
+    failure::{fail_if, if_there},
     path::{FolderName, PathPlace},
 };
 
@@ -144,9 +144,7 @@ impl Root {
 
     /// Returns the stamp of a path, if the path exists. A path through a link or a file is treated as missing.
     pub(super) fn stamp_of(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
-        if below.len() > MAX_PATH {
-            return Err(io::ErrorKind::InvalidFilename.into());
-        }
+        fail_if(below.len() > MAX_PATH, || io::ErrorKind::InvalidFilename)?;
         let (folder, name) = split(below);
         if_present(self.folder(folder).and_then(|folder| stamp_in(&folder, name)))
     }

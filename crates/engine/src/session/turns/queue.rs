@@ -100,13 +100,8 @@ impl Actor {
         }];
         let user_input = match &start.text {
             Some(text) => {
-                let input_context = InputContext {
-                    choice,
-                    mentions: &MentionedTools::new(),
-                    attached: &[],
-                    notices: &[],
-                    added_tokens: 0,
-                };
+                let mentions = MentionedTools::new();
+                let input_context = InputContext::of(choice, &mentions);
                 match self.fit_input(UserInput::whole(text.clone(), start.typed_bytes), false, input_context).await {
                     Err(Fault::Request(_)) => Some(large_input::truncate(text, start.typed_bytes, MAX_UNRUN_TOKENS)),
                     fit_result => Some(fit_result?),
@@ -146,8 +141,7 @@ impl Actor {
         }
         let (choice, open) = (self.active_choice(), self.open.as_ref());
         let mentions = open.and_then(|open| open.mentions.clone()).unwrap_or_default();
-        let input_context =
-            InputContext { choice, mentions: &mentions.tools, attached: &[], notices: &[], added_tokens: 0 };
+        let input_context = InputContext::of(choice, &mentions.tools);
         let input = self.fit_input(input, whole, input_context).await?;
         let stored = self.stored_warning(&input, choice);
         let item = Item::new(turn_id, input.body(true));
@@ -245,6 +239,13 @@ pub(crate) struct InputContext<'a> {
     pub(crate) added_tokens: u64,
 }
 
+impl<'a> InputContext<'a> {
+    /// Creates the context of an input with nothing else in its turn.
+    fn of(choice: SlotChoice, mentions: &'a MentionedTools) -> Self {
+        Self { choice, mentions, attached: &[], notices: &[], added_tokens: 0 }
+    }
+}
+
 /// Returns the estimated tokens for the instructions and client tools of a turn that has not started.
 pub(crate) fn added_tokens(start: &StartTurn) -> u64 {
     let instructions = start.options.instructions.as_deref().map_or(0, estimate);
@@ -301,8 +302,7 @@ impl Actor {
         let open_options = std::mem::replace(&mut self.options, start.options.clone());
         let choice = self.choose(start.slot, &[], None);
         let mentions = &MentionedTools::new();
-        let input_context =
-            InputContext { choice, mentions, attached: &[], notices: &[], added_tokens: added_tokens(start) };
+        let input_context = InputContext { added_tokens: added_tokens(start), ..InputContext::of(choice, mentions) };
         let fit_result = self.fit_input(input, start.whole, input_context).await;
         self.options = open_options;
         fit_result.map(drop)

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, UnreadReason},
+    failure::{Failure, UnreadReason, fail_if},
     kind::Kind,
 };
 
@@ -66,9 +66,7 @@ pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     if let (true, Some(password)) = (is_locked(&opened), &emitter.wanted.password) {
         opened = Pdf::new_with_password(data.clone(), password.reveal());
     }
-    if is_locked(&opened) {
-        return Err(Failure::Encrypted(Kind::Pdf));
-    }
+    fail_if(is_locked(&opened), || Failure::Encrypted(Kind::Pdf))?;
     let document = opened.map_err(|error| match error {
         LoadPdfError::Decryption(DecryptionError::UnsupportedAlgorithm) => {
             Failure::Protected { kind: Kind::Pdf, how: "its encryption is not supported".to_owned() }

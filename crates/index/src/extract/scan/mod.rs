@@ -13,7 +13,7 @@ mod present;
 use super::{Emitter, broken, clean};
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, UnreadReason},
+    failure::{Failure, UnreadReason, fail_if},
     kind::Kind,
 };
 
@@ -43,9 +43,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(
     };
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
     emitter.head(None, Some(pages.len()))?;
-    if pages.is_empty() {
-        return Err(broken(Kind::Picture, "it has no pages"));
-    }
+    fail_if(pages.is_empty(), || broken(Kind::Picture, "it has no pages"))?;
     let mut damage = None;
     for (page, number) in pages.into_iter().zip(1..).skip(emitter.before()) {
         if count > 1 && emitter.is_past_last_page(number) {
