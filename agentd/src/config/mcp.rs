@@ -228,7 +228,8 @@ impl Reader<'_> {
         server.defaults.effect = overrides.effect.map(Into::into).or(server.defaults.effect);
         server.grants = overrides.grants.map(|grants| grants.0).or(server.grants.take());
         let note = |_| {};
-        overlay_fields!(server, overrides, note; enabled, sampling, lazy_startup, start_timeout, call_timeout, call_limit, idle_stop);
+        overlay_fields!(server, overrides, note; enabled, sampling, lazy_startup, start_timeout);
+        overlay_fields!(server, overrides, note; call_timeout, call_limit, idle_stop);
         for (name, overrides) in overrides.tools.into_iter().flatten() {
             overlay(server.tools.entry(name).or_default(), overrides.unwrap_or_default());
         }
