@@ -205,14 +205,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn releases_once_after_start_while_idle() {
+    async fn releases_once_after_start_and_after_work_has_ended() {
         let world = World::new().await;
         assert_eq!(world.after(IDLE_AFTER * 100).await, 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn releases_once_after_work_has_ended() {
-        let world = World::new().await;
         world.activity.send_replace(WORKING);
         assert_eq!(world.after(IDLE_AFTER * 100).await, 1, "a running turn is not idle time");
         world.activity.send_replace(LOADED);
@@ -230,15 +225,10 @@ mod tests {
             assert_eq!(world.after(IDLE_AFTER / 2).await, 1);
         }
         assert_eq!(world.after(IDLE_AFTER * 2).await, 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn turn_waiting_for_the_user_counts_as_idle() {
-        let world = World::new().await;
         world.activity.send_replace(WORKING);
         sleep(IDLE_AFTER).await;
         world.activity.send_replace(WAITING);
-        assert_eq!(world.after(IDLE_AFTER * 2).await, 2);
+        assert_eq!(world.after(IDLE_AFTER * 2).await, 3, "a turn that waits for the user counts as idle");
     }
 
     #[tokio::test(start_paused = true)]

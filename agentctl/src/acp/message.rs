@@ -44,10 +44,6 @@ pub(super) enum Frame {
 /// # Errors
 /// Fails if the input cannot be read.
 pub(super) async fn next_frame(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Frame>> {
-    next_within(input, MAX_LINE_BYTES).await
-}
-
-async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) -> io::Result<Option<Frame>> {
     loop {
         let (mut line, mut is_long) = (Vec::new(), false);
         let has_ended = loop {
@@ -60,9 +56,9 @@ async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) ->
             if !is_long {
                 line.extend_from_slice(part);
             }
-            if line.len() > longest {
+            if line.len() > MAX_LINE_BYTES {
                 is_long = true;
-                line.truncate(HEAD_BYTES.min(longest));
+                line.truncate(HEAD_BYTES);
                 line.shrink_to_fit();
             }
             let consumed_bytes = part.len() + usize::from(end.is_some());
@@ -392,30 +388,7 @@ pub(super) fn error_with_code(code: ErrorCode, message: impl Into<String>) -> Er
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::BufReader;
-
     use super::*;
-
-    async fn all(input: &[u8], longest: usize) -> Vec<Frame> {
-        // A tiny buffer splits each line into several reads.
-        let mut reader = BufReader::with_capacity(3, input);
-        let mut frames = Vec::new();
-        while let Some(frame) = next_within(&mut reader, longest).await.unwrap() {
-            frames.push(frame);
-        }
-        frames
-    }
-
-    #[tokio::test]
-    async fn lines_are_framed_whole_and_blank_ones_skipped() {
-        let line = |text: &str| Frame::Line(text.as_bytes().to_vec());
-        assert_eq!(all(b"one\n\n  \r\ntwo three\nfour", 100).await, [line("one"), line("two three"), line("four")]);
-        assert_eq!(all(b"", 100).await, []);
-        assert_eq!(all(b"\n\n", 100).await, []);
-        let long = || Frame::TooLong(b"01234567".to_vec());
-        assert_eq!(all(b"0123456789abcdef\nnext\n", 8).await, [long(), line("next")]);
-        assert_eq!(all(b"0123456789", 8).await, [long()]);
-    }
 
     fn of(line: &[u8]) -> Result<Message, Box<InvalidMessage>> {
         read(&Frame::Line(line.to_vec()))

@@ -125,10 +125,8 @@ fn output_is_streamed_while_a_command_runs() {
     assert_eq!(live[0]["content"][0]["content"]["text"], "```\none\n```");
     let done = fixture.ran(item, ToolResult { exit_code: Some(2), ..result("c", SHELL, "exit code 2") });
     assert_eq!((&done[0]["status"], &done[0]["rawOutput"]["exitCode"]), (&json!("failed"), &json!(2)));
-}
 
-#[test]
-fn empty_terminal_shows_its_result() {
+    // A terminal without output shows the result.
     let mut fixture = Fixture::with(EditorFeatures { terminals: true, ..EditorFeatures::default() });
     fixture.completed(called("d", SHELL, json!({"command": "true"})));
     let item = fixture.item(ItemBody::ToolResult(result("d", SHELL, "")));

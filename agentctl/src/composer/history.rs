@@ -154,18 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn history_is_walked_from_the_draft_and_back() {
-        let mut history = History::default();
-        for input in ["one", "two"] {
-            history.push(input);
-        }
-        let older = ["draft", "two", "one"].map(|text| history.older(text));
-        assert_eq!(older, [Some("two".to_owned()), Some("one".to_owned()), None]);
-        let newer = [0; 3].map(|_| history.newer());
-        assert_eq!(newer, [Some("two".to_owned()), Some("draft".to_owned()), None]);
-    }
-
-    #[test]
     fn inputs_are_found_by_part_and_start() {
         let mut history = History::default();
         for input in ["git status", "Make tests", "git push", "git\nrows"] {

@@ -21,7 +21,7 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     ConfigError, ErrorLocation, Sources,
-    groups::overlay_fields,
+    groups::{overlay_fields, replace},
     layers::{Origins, SourceFile, Subject},
     nearest, yaml,
 };
@@ -107,22 +107,22 @@ fn overlay(
         card.description = description.value.trim().to_owned();
         set("description");
     }
-    if let Some(path) = overrides.prompt_file {
-        if overrides.prompt.is_some() {
+    let prompt = match (overrides.prompt, overrides.prompt_file) {
+        (Some(_), Some(path)) => {
             return refuse(&path, "an agent has either `prompt` or `prompt_file`, not both".to_owned());
         }
-        let prompt_path = sources.path_in(file, &path.value);
-        card.prompt = match fs::read_to_string(&prompt_path) {
-            Ok(prompt) => prompt.trim().to_owned(),
-            Err(error) => {
-                return refuse(&path, format!("could not read the prompt in {}: {error}", prompt_path.display()));
+        (None, Some(path)) => {
+            let prompt_path = sources.path_in(file, &path.value);
+            match fs::read_to_string(&prompt_path) {
+                Ok(prompt) => Some(prompt),
+                Err(error) => {
+                    return refuse(&path, format!("could not read the prompt in {}: {error}", prompt_path.display()));
+                }
             }
-        };
-        set("prompt");
-    } else if let Some(prompt) = overrides.prompt {
-        card.prompt = prompt.trim().to_owned();
-        set("prompt");
-    }
+        }
+        (prompt, None) => prompt,
+    };
+    replace(&mut card.prompt, prompt.map(|prompt| prompt.trim().to_owned()), "prompt", &mut set);
     if let Some(steps) = overrides.max_steps {
         if !(1..=1000).contains(&steps.value) {
             return Err(ConfigError::new(yaml::locate(file, steps.defined), "max_steps must be from 1 to 1000"));
@@ -131,10 +131,7 @@ fn overlay(
         set("max_steps");
     }
     overlay_fields!(card, overrides, set; tools, skills, slot);
-    if let Some(enabled) = overrides.enabled {
-        card.enabled = enabled;
-        set("enabled");
-    }
+    replace(&mut card.enabled, overrides.enabled, "enabled", &mut set);
     Ok(())
 }
 
@@ -317,11 +314,9 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
             let mut note = |key: &str| origins.set(format!("skills.{name}.{key}"), &file.origin);
             let setting = skills.entry(name.clone()).or_default();
             overlay_fields!(setting, overrides, note; enabled, description);
-            if let Some(types) = overrides.auto_load_on_file_types {
-                setting.file_types =
-                    types.iter().map(|extension| extension.trim().trim_start_matches('.').to_owned()).collect();
-                note("auto_load_on_file_types");
-            }
+            let extension = |text: &String| text.trim().trim_start_matches('.').to_owned();
+            let types = overrides.auto_load_on_file_types.map(|types| types.iter().map(extension).collect());
+            replace(&mut setting.file_types, types, "auto_load_on_file_types", &mut note);
         }
     }
     Ok(skills)

@@ -27,6 +27,14 @@ macro_rules! overlay_fields {
 
 pub(super) use overlay_fields;
 
+/// Replaces a value that a higher layer sets, and records its key.
+pub(super) fn replace<T>(lower: &mut T, value: Option<T>, key: &str, note: &mut impl FnMut(&str)) {
+    if let Some(value) = value {
+        *lower = value;
+        note(key);
+    }
+}
+
 /// Generates one group of keys: the complete settings, and a struct with optional fields for one layer.
 macro_rules! group {
     ($(#[$doc:meta])* $vis:vis $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {

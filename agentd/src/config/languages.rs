@@ -15,7 +15,7 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     ConfigError, ErrorLocation, Sources,
-    groups::group,
+    groups::{group, replace},
     layers::{Origin, Origins, Subject},
     yaml::{self, BoundedInt, Limit, Reader, Span, address},
 };
@@ -134,35 +134,26 @@ impl Server {
     ) -> Result<(), ConfigError> {
         let name = self.config.name.clone();
         let mut note = |key: &str| origins.set(format!("languages.servers.{name}.{key}"), &reader.file.origin);
-        if let Some(enabled) = overrides.enabled {
-            self.enabled = enabled;
-            note("enabled");
-        }
-        if let Some(value) = overrides.command {
-            self.config.command = command(reader, &value)?;
-            note("command");
-        }
-        if let Some(args) = overrides.args {
-            self.config.args = reader.texts(&args)?;
-            note("args");
-        }
-        if let Some(env) = overrides.env {
-            let texts = env.iter().map(|(name, value)| Ok((name.clone(), reader.text(value)?)));
-            self.config.environment = texts.collect::<Result<_, ConfigError>>()?;
-            note("env");
-        }
-        if let Some(languages) = overrides.languages {
-            let extension = |text: &str| text.trim().trim_start_matches('.').to_lowercase();
+        let command = overrides.command.map(|value| command(reader, &value)).transpose()?;
+        let args = overrides.args.map(|args| reader.texts(&args)).transpose()?;
+        let variables = |env: BTreeMap<String, Spanned<String>>| {
+            let texts = env.into_iter().map(|(name, value)| Ok((name, reader.text(&value)?)));
+            texts.collect::<Result<BTreeMap<_, _>, ConfigError>>()
+        };
+        let environment = overrides.env.map(variables).transpose()?;
+        let extension = |text: &str| text.trim().trim_start_matches('.').to_lowercase();
+        let languages = overrides.languages.map(|languages| {
             let pairs = languages.iter().flat_map(|(language, extensions)| {
                 extensions.iter().map(move |text| (extension(text), language.clone()))
             });
-            self.config.languages = pairs.collect();
-            note("languages");
-        }
-        if let Some(markers) = overrides.root_markers {
-            self.config.root_markers = markers;
-            note("root_markers");
-        }
+            pairs.collect()
+        });
+        replace(&mut self.enabled, overrides.enabled, "enabled", &mut note);
+        replace(&mut self.config.command, command, "command", &mut note);
+        replace(&mut self.config.args, args, "args", &mut note);
+        replace(&mut self.config.environment, environment, "env", &mut note);
+        replace(&mut self.config.languages, languages, "languages", &mut note);
+        replace(&mut self.config.root_markers, overrides.root_markers, "root_markers", &mut note);
         Ok(())
     }
 
@@ -260,18 +251,9 @@ pub(super) fn web(sources: &Sources, origins: &mut Origins) -> Result<WebConfig,
 impl FetchFile {
     fn overlay(self, reader: &Reader<'_>, web: &mut WebConfig, origins: &mut Origins) -> Result<(), ConfigError> {
         let mut set = |key: &str| origins.set(format!("web.fetch.{key}"), &reader.file.origin);
-        if let Some(timeout) = self.timeout {
-            web.timeout = timeout.0;
-            set("timeout");
-        }
-        if let Some(limit) = self.max_bytes {
-            web.max_bytes = limit.size();
-            set("max_bytes");
-        }
-        if let Some(limit) = self.max_redirects {
-            web.max_redirects = limit.size();
-            set("max_redirects");
-        }
+        replace(&mut web.timeout, self.timeout.map(|timeout| timeout.0), "timeout", &mut set);
+        replace(&mut web.max_bytes, self.max_bytes.map(BoundedInt::size), "max_bytes", &mut set);
+        replace(&mut web.max_redirects, self.max_redirects.map(BoundedInt::size), "max_redirects", &mut set);
         if let Some(contact) = &self.contact {
             let text = reader.text(contact)?;
             if !text.chars().all(|letter| letter.is_ascii_graphic() && !"()\"\\".contains(letter)) {
@@ -299,10 +281,7 @@ impl Search {
         origins: &mut Origins,
     ) -> Result<(), ConfigError> {
         let mut set = |key: &str| origins.set(format!("web.search.{key}"), &reader.file.origin);
-        if let Some(provider) = overrides.provider {
-            self.provider = provider;
-            set("provider");
-        }
+        replace(&mut self.provider, overrides.provider, "provider", &mut set);
         let SearchFile { base_url, api_key_env, results, title, url, snippet, key_header, .. } = overrides;
         let server = [("base_url", base_url), ("api_key_env", api_key_env)];
         let fields = [("results", results), ("title", title), ("url", url), ("snippet", snippet)];

@@ -223,14 +223,13 @@ impl Reader<'_> {
             self.check_url(issuer, &text)?;
             server.issuer = Some(text);
         }
-        server.enabled = overrides.enabled.or(server.enabled);
         server.mode = overrides.connection_mode.or(server.mode);
-        server.sampling = overrides.sampling.or(server.sampling);
         server.defaults.always_available = overrides.always_available.or(server.defaults.always_available);
         server.defaults.effect = overrides.effect.map(Into::into).or(server.defaults.effect);
         server.grants = overrides.grants.map(|grants| grants.0).or(server.grants.take());
         let note = |_| {};
-        overlay_fields!(server, overrides, note; lazy_startup, start_timeout, call_timeout, call_limit, idle_stop);
+        overlay_fields!(server, overrides, note; enabled, sampling, lazy_startup, start_timeout);
+        overlay_fields!(server, overrides, note; call_timeout, call_limit, idle_stop);
         for (name, overrides) in overrides.tools.into_iter().flatten() {
             overlay(server.tools.entry(name).or_default(), overrides.unwrap_or_default());
         }
@@ -259,12 +258,10 @@ impl Reader<'_> {
 }
 
 fn overlay(tool: &mut ToolSetting, overrides: ToolFile) {
-    let ToolFile { enabled, always_available, alias, description, effect } = overrides;
-    tool.enabled = enabled.or(tool.enabled);
-    tool.always_available = always_available.or(tool.always_available);
-    tool.alias = alias.or(tool.alias.take()).filter(|alias| !alias.is_empty());
-    tool.description = description.or(tool.description.take());
-    tool.effect = effect.map(Into::into).or(tool.effect);
+    let note = |_| {};
+    overlay_fields!(tool, overrides, note; enabled, always_available, alias, description);
+    tool.alias = tool.alias.take().filter(|alias| !alias.is_empty());
+    tool.effect = overrides.effect.map(Into::into).or(tool.effect);
 }
 
 impl Server {

@@ -103,22 +103,7 @@ fn turn_exceeding_the_drain_time_is_suspended() {
 }
 
 #[test]
-fn second_signal_stops_immediately() {
-    let stuck_daemon = StuckDaemon::new("1h");
-    let _turn = stuck_daemon.start_turn();
-    stuck_daemon.daemon.signal(Signal::SIGTERM);
-    wait_until("the stop has begun", || stuck_daemon.home.log().contains("stopping"));
-    stuck_daemon.daemon.signal(Signal::SIGTERM);
-    let (home, output) = stuck_daemon.wait();
-    output.assert_exit(1, &["stopped immediately by a second signal", "hint: "]);
-    // The next daemon reports the turn that was interrupted by the stop.
-    let next = home.start();
-    wait_until("the interrupted turn is reported", || home.log().contains("when the daemon last stopped"));
-    assert_eq!(next.stop().status.code(), Some(0));
-}
-
-#[test]
-fn turns_are_rejected_while_stopping() {
+fn second_signal_stops_immediately_and_new_turns_are_rejected_before() {
     let stuck_daemon = StuckDaemon::new("1h");
     let _turn = stuck_daemon.start_turn();
     stuck_daemon.daemon.signal(Signal::SIGTERM);
@@ -129,5 +114,10 @@ fn turns_are_rejected_while_stopping() {
     });
     assert_eq!(answered, Some(ErrorKind::ShuttingDown));
     stuck_daemon.daemon.signal(Signal::SIGINT);
-    stuck_daemon.wait().1.assert_exit(1, &[]);
+    let (home, output) = stuck_daemon.wait();
+    output.assert_exit(1, &["stopped immediately by a second signal", "hint: "]);
+    // The next daemon reports the turn that was interrupted by the stop.
+    let next = home.start();
+    wait_until("the interrupted turn is reported", || home.log().contains("when the daemon last stopped"));
+    assert_eq!(next.stop().status.code(), Some(0));
 }

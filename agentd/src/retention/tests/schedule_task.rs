@@ -26,7 +26,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn schedule_cleans_repeatedly() {
+async fn schedule_cleans_repeatedly_and_follows_settings() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let first = world.session().await;
     let task = world.follow();
@@ -44,21 +44,15 @@ async fn schedule_cleans_repeatedly() {
     world.wait_until_removed(second, "uploads/notes.txt").await;
     world.wait_until_removed(first, "outputs/report.txt").await;
     assert!(!task.is_finished(), "the schedule keeps running");
-    task.abort();
-}
 
-#[tokio::test]
-async fn schedule_follows_settings_and_can_be_disabled() {
     let never = RetentionSettings { every: Limit(None), sessions: Limit(None), ..settings() };
-    let world = World::new(never.clone());
-    let id = world.session().await;
-    let task = world.follow();
-    run_checks(1).await;
-    world.set_day(4);
+    world.retention.follow_settings(never.clone());
+    let third = world.session().await;
+    world.set_day(12);
     run_checks(100).await;
-    assert!(world.has_file(id, "uploads/notes.txt"), "the schedule is disabled");
+    assert!(world.has_file(third, "uploads/notes.txt"), "the schedule is disabled");
     world.retention.follow_settings(RetentionSettings { every: days(1), ..never });
     run_checks(1).await;
-    world.wait_until_removed(id, "uploads/notes.txt").await;
+    world.wait_until_removed(third, "uploads/notes.txt").await;
     task.abort();
 }
