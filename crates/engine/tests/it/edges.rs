@@ -21,7 +21,7 @@ use agentd_testkit::{
 use serde_json::json;
 
 use crate::world::{
-    WatchedTools, World, continuation, end_of, input, ports, results, run, start_until_question, to_end, turn,
+    WatchedTools, World, continuation, end_of, input, ports, results, run, start_until_question, to_end,
     with_time_limit,
 };
 
