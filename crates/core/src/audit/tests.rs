@@ -32,7 +32,7 @@ fn enum_names_match_json() {
     ] {
         let entry = AuditEntry::general(Timestamp::UNIX_EPOCH, serde_json::from_value(fact.clone()).unwrap());
         let written = serde_json::to_value(&entry).unwrap();
-        assert_eq!((&written["kind"], entry.fact.name()), (&fact["kind"], fact["kind"].as_str().unwrap()));
+        assert_eq!((&written["kind"], entry.fact.name()), (&fact["kind"], fact["kind"].as_str().unwrap().to_owned()));
         assert_eq!(serde_json::from_value::<AuditEntry>(written).unwrap(), entry);
     }
 }
