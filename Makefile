@@ -112,8 +112,8 @@ $(SERVERS)/ready: tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/r
 # The randomised suites with many more steps. A failing seed is printed; AGENTD_SOAK_SEED repeats it.
 soak: model mcp-servers ## Run the long tests: random kills, many clients and questions, commands compared with bash
 	$(CARGO) build --locked --workspace --bins --examples
-	AGENTD_SOAK_KILLS=$(or $(KILLS),300) $(CARGO) test --locked --workspace --test suite -- --nocapture e2e::random_kills
-	AGENTD_SOAK_CLIENTS=$(or $(CLIENTS),5000) AGENTD_SOAK_QUESTIONS=$(or $(QUESTIONS),1000) \
+	AGENTD_SOAK_KILLS=$${AGENTD_SOAK_KILLS:-300} $(CARGO) test --locked --workspace --test suite -- --nocapture e2e::random_kills
+	AGENTD_SOAK_CLIENTS=$${AGENTD_SOAK_CLIENTS:-5000} AGENTD_SOAK_QUESTIONS=$${AGENTD_SOAK_QUESTIONS:-1000} \
 		$(CARGO) test --locked --workspace --test suite -- --nocapture e2e::rough
 	AGENTD_LOOKING_COMMANDS=$${AGENTD_LOOKING_COMMANDS:-5000000} AGENTD_LOOKING_SEED=$${AGENTD_LOOKING_SEED:-$$(date +%s)} \
 		$(CARGO) test --locked --workspace --test it -- --nocapture policy::looking
