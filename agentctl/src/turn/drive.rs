@@ -408,60 +408,61 @@ impl<L: Line> Driver<'_, L> {
             Ask::Question { question, .. } => format!("agentd: {question}"),
         });
         self.show_waiting_questions();
-        let mut asking = asker.ask(interrupt);
         loop {
-            tokio::select! {
-                biased;
-                signal = self.signals.next() => {
-                    drop(asking);
-                    self.on_end_signal(signal).await?;
-                    return Ok(true);
-                }
-                aside = self.asides.next() => {
-                    drop(asking);
-                    self.renderer.aside(aside)?;
-                    self.renderer.pause()?;
-                    asking = asker.ask(interrupt);
-                }
-                // The question's line shows that the text was sent.
-                text = self.keyboard.next_steer() => self.send_steer(text).await?,
-                answer = &mut asking => {
-                    drop(asking);
-                    let Some(answer) = answer else { return Ok(false) };
-                    if self.answer(interrupt, answer).await? {
-                        return Ok(true);
-                    }
-                    self.renderer.pause()?;
-                    asking = asker.ask(interrupt);
-                }
-                arrival = self.line.next() => {
-                    let event = match arrival? {
-                        Some(Arrival::Event(event)) => event,
-                        // If the renderer shows subagents, no question is on the screen.
-                        Some(Arrival::Child(event)) => {
-                            self.renderer.child(&event)?;
-                            continue;
-                        }
-                        // A note would overwrite the question. If the line stays broken, the error is reported when the
-                        // answer is sent.
-                        Some(Arrival::Note(_) | Arrival::Lost | Arrival::FileRequested(..)) => continue,
-                        None => return Ok(true),
-                    };
-                    let settled = settles(&event, interrupt);
-                    let other_answer = answered_elsewhere(&event, interrupt);
-                    if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
-                        self.backlog.push_back(*event);
-                        self.show_waiting_questions();
-                    }
-                    if settled {
+            let mut asking = asker.ask(interrupt);
+            let is_settled = loop {
+                tokio::select! {
+                    biased;
+                    signal = self.signals.next() => {
                         drop(asking);
-                        // The user may have pressed Esc to dismiss the question, so it must not cancel the turn.
-                        self.escape_ignored_until = Some(Instant::now() + STILLNESS);
-                        other_answer.map_or(Ok(()), |note| self.renderer.note(&note))?;
-                        return Ok(true);
+                        self.on_end_signal(signal).await?;
+                        // Otherwise, the signal ended a side question, or is to be confirmed.
+                        break self.cancelled;
+                    }
+                    aside = self.asides.next() => {
+                        drop(asking);
+                        self.renderer.aside(aside)?;
+                        break false;
+                    }
+                    // The question's line shows that the text was sent.
+                    text = self.keyboard.next_steer() => self.send_steer(text).await?,
+                    answer = &mut asking => {
+                        drop(asking);
+                        let Some(answer) = answer else { return Ok(false) };
+                        break self.answer(interrupt, answer).await?;
+                    }
+                    arrival = self.line.next() => {
+                        let event = match arrival? {
+                            Some(Arrival::Event(event)) => event,
+                            // If the renderer shows subagents, no question is on the screen.
+                            Some(Arrival::Child(event)) => {
+                                self.renderer.child(&event)?;
+                                continue;
+                            }
+                            // A note would overwrite the question. A line that stays broken fails the answer.
+                            Some(Arrival::Note(_) | Arrival::Lost | Arrival::FileRequested(..)) => continue,
+                            None => return Ok(true),
+                        };
+                        let settled = settles(&event, interrupt);
+                        let other_answer = answered_elsewhere(&event, interrupt);
+                        if self.backlog.len() < MAX_BACKLOG || event.kind.is_stored() {
+                            self.backlog.push_back(*event);
+                            self.show_waiting_questions();
+                        }
+                        if settled {
+                            drop(asking);
+                            // The user may have pressed Esc to dismiss the question, so it must not cancel the turn.
+                            self.escape_ignored_until = Some(Instant::now() + STILLNESS);
+                            other_answer.map_or(Ok(()), |note| self.renderer.note(&note))?;
+                            return Ok(true);
+                        }
                     }
                 }
+            };
+            if is_settled {
+                return Ok(true);
             }
+            self.renderer.pause()?;
         }
     }
 }
