@@ -38,8 +38,8 @@ use crate::{
     session::{SessionChoice, SessionTarget, TurnChoice},
     terminal::{TerminalStyle, attention::Attention, is_attended, look, note},
     turn::{
-        self, Arrival, Asides, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, Line as _, NonInteractive, Renderer,
-        Signals, SocketLine,
+        self, Arrival, Asides, Asker, AtEnd, BuiltinNotice, Destination, ForeseeingAsker, Line as _, NonInteractive,
+        Renderer, Signals, SocketLine,
     },
 };
 
@@ -143,7 +143,7 @@ pub(super) async fn attend(
     };
     let (asker, attention) = (asker.as_mut(), Attention::of_terminal());
     let asides = &mut Asides::default();
-    let person = turn::Person { asker, signals, keyboard, asides, may_steer: |_| true, attention, is_guest };
+    let person = turn::Person { asker, signals, keyboard, asides, route: |_| Destination::Turn, attention, is_guest };
     let result = turn::drive(line, renderer, person).await;
     keyboard.report_unsent();
     result

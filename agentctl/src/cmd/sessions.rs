@@ -287,7 +287,13 @@ async fn ask_aside(daemon: &Daemon, id: &str, question: &str, json: bool) -> any
     };
     let answer = daemon.client.ask_aside(id, question, daemon::CLIENT, show).await?;
     written?;
-    report::show(json, &answer, || Ok(if streams { out.finish() } else { out.whole(answer.text.trim_end()) }?))
+    report::show(json, &answer, || {
+        if streams { out.finish() } else { out.whole(answer.text.trim_end()) }?;
+        if answer.truncated {
+            note(ASIDE_CUT);
+        }
+        Ok(())
+    })
 }
 
 async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {

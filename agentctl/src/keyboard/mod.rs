@@ -113,10 +113,16 @@ impl Keyboard {
         self.take_next(|state| state.typed.next_steer()).await
     }
 
+    /// Waits until no answer to a question is being typed. Never completes without a keyboard.
+    pub(crate) async fn rest(&self) {
+        self.take_next(|state| (!state.typed.is_answering).then_some(())).await;
+    }
+
     /// Waits until `take` returns a value.
     async fn take_next<T>(&self, take: fn(&mut State) -> Option<T>) -> T {
         let Some(shared) = &self.0 else { return std::future::pending().await };
         loop {
+            // Created before the check, so that no change between both is missed.
             let heard = shared.heard.notified();
             if let Some(taken) = take(&mut shared.state()) {
                 return taken;
@@ -140,7 +146,7 @@ impl Keyboard {
     pub(crate) fn typed<T: Default>(&self, look: impl FnOnce(&mut TypeAhead) -> T) -> T {
         let Some(shared) = &self.0 else { return T::default() };
         let looked = look(&mut shared.state().typed);
-        shared.heard.notify_one();
+        shared.heard.notify_waiters();
         looked
     }
 
@@ -231,7 +237,7 @@ impl Shared {
         }
         drop(state);
         self.pressed.notify_all();
-        self.heard.notify_one();
+        self.heard.notify_waiters();
     }
 }
 

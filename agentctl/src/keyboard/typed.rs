@@ -15,6 +15,9 @@ const MAX_MESSAGES: usize = 64;
 /// Pause in typing after which keys may answer a question. Before it, the user has not read the question yet.
 pub(crate) const STILLNESS: Duration = Duration::from_millis(700);
 
+const EDITOR_LATER: &str = "the editor opens at the prompt, after the turn; your text stays here";
+const PICTURE_LATER: &str = "pictures are pasted at the prompt, after the turn; your text stays here";
+
 /// Input that was typed and not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct TypeAhead {
@@ -30,8 +33,10 @@ pub(crate) struct TypeAhead {
     pub(crate) composer: Composer,
     /// Time of the last key that was typed here.
     last: Option<Instant>,
-    /// True after the key of the external editor, which opens at the prompt only.
-    wants_editor: bool,
+    /// Note about a key that works at the prompt only.
+    note: Option<&'static str>,
+    /// True while an answer to a question is being typed.
+    pub(crate) is_answering: bool,
 }
 
 impl TypeAhead {
@@ -48,14 +53,15 @@ impl TypeAhead {
             Some(Key::Enter) if is_full => _ = self.composer.press(Key::Break),
             Some(Key::Enter) => self.steers.push_back(self.composer.submit()),
             Some(Key::Tab) if !is_full => self.messages.push_back(self.composer.submit()),
-            Some(Key::Open) => self.wants_editor = true,
+            Some(Key::Open) => self.note = Some(EDITOR_LATER),
+            Some(Key::Picture) => self.note = Some(PICTURE_LATER),
             _ => {}
         }
     }
 
-    /// Returns true once after the key of the external editor.
-    pub(crate) fn take_editor_request(&mut self) -> bool {
-        std::mem::take(&mut self.wants_editor)
+    /// Returns once the note about a key that works at the prompt only.
+    pub(crate) fn take_note(&mut self) -> Option<&'static str> {
+        self.note.take()
     }
 
     /// Moves the message that was queued last back into the empty input.

@@ -25,7 +25,7 @@ use crate::{
     },
     report,
     terminal::{QUIET, TerminalStyle, WARN, attention::Attention, clean_line, note, paint},
-    turn::{self, Asides, NonInteractive, Renderer, Signals, SocketLine},
+    turn::{self, Asides, Destination, NonInteractive, Renderer, Signals, SocketLine},
 };
 
 /// Values of the summary strategy.
@@ -62,8 +62,9 @@ pub(crate) async fn compact(
     signals.forget();
     let mut line = SocketLine::start(daemon, request, Vec::new()).await?;
     let mut watch = CompactionWatcher { shown: shown.then(Human::stdio), report: None };
-    let (asker, asides, attention) = (&mut NonInteractive, &mut Asides::default(), Attention::Off);
-    let person = turn::Person { asker, signals, keyboard, asides, may_steer: |_| false, attention, is_guest: false };
+    let (asker, asides, is_guest) = (&mut NonInteractive, &mut Asides::default(), false);
+    let (route, attention) = (|_: &str| Destination::Later, Attention::Off);
+    let person = turn::Person { asker, signals, keyboard, asides, route, attention, is_guest };
     let result = turn::drive(&mut line, &mut watch, person).await?;
     let result = result.ok_or_else(|| Failure::unreachable("the daemon did not report how the compaction ended"))?;
     Ok(CompactOutcome { report: watch.report, result })

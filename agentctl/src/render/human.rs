@@ -447,6 +447,9 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.change_status(|status| {
             rows.insert(0, paint(self.look.err_color, QUIET, &status.line(columns.saturating_sub(1))));
         });
+        if !self.turn.is_running && !self.text.is_open() {
+            self.spinner.show("waiting");
+        }
         if self.turn.retry.is_some() {
             self.wait();
             self.turn.retry = self.turn.retry.take().filter(|retry| retry.line(Instant::now()).is_some());

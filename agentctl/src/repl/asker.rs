@@ -70,6 +70,7 @@ struct ShownQuestion {
 impl ShownQuestion {
     fn start(interrupt: Interrupt, asker: &TerminalAsker) -> io::Result<Self> {
         let (look, keyboard, status) = (asker.look, asker.keyboard.clone(), asker.status.clone());
+        keyboard.typed(|typed| typed.is_answering = false);
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({

@@ -36,8 +36,8 @@ use crate::{
     session::SessionTarget,
     terminal::attention::{Attention, WindowTitle},
     turn::{
-        self, Asides, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
-        signals::EndSignal,
+        self, Asides, Asker, AtEnd, BuiltinNotice, Destination, ForeseeingAsker, NonInteractive, Renderer as _,
+        Signals, SocketLine, signals::EndSignal,
     },
 };
 
@@ -341,8 +341,7 @@ impl Chat {
             signals: &mut self.signals,
             keyboard: &self.keyboard,
             asides: &mut self.asides,
-            // Commands are handled by the chat, and mentioned files must be uploaded before the text is sent.
-            may_steer: |text| !slash::is_for_client(text) && crate::mentions::find(text, "".as_ref()).is_empty(),
+            route,
             attention: if self.present { Attention::of_terminal() } else { Attention::Off },
             is_guest: others.is_some(),
         };
@@ -402,6 +401,16 @@ impl Chat {
         self.place.id().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")
         })
+    }
+}
+
+/// Decides where a text goes that was typed during a turn. Commands are handled by the chat, and mentioned files must be
+/// uploaded before the text is sent.
+fn route(text: &str) -> Destination {
+    match slash::parse(text) {
+        Some(Ok(Slash::Btw(question))) => Destination::Aside(question),
+        None if !slash::is_for_client(text) && crate::mentions::find(text, "".as_ref()).is_empty() => Destination::Turn,
+        _ => Destination::Later,
     }
 }
 

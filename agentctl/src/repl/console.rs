@@ -38,6 +38,9 @@ pub(crate) trait Console {
     /// Returns the next key that is meant for the question, or `None` once the question was dropped.
     fn key(&mut self) -> io::Result<Option<Key>>;
 
+    /// Waits for a choice again, after which nothing typed is lost if the question is dropped.
+    fn rest(&mut self) {}
+
     /// Queues keys that were not meant for the question as typed ahead.
     fn keep(&mut self, keys: &[Key]) -> io::Result<()>;
 
@@ -80,8 +83,6 @@ pub(crate) struct TerminalConsole {
     status: Option<SharedStatus>,
     /// Time at which the question was shown; `None` before it waits for its first key.
     shown: Option<Instant>,
-    /// True after the first key for the question. Further keys need no pause before them.
-    is_begun: bool,
     /// Last row of the question.
     row: String,
     /// Text on the screen in place of the last row.
@@ -99,7 +100,7 @@ impl TerminalConsole {
         status: Option<SharedStatus>,
     ) -> Self {
         let (row, printed, footer) = (String::new(), String::new(), String::new());
-        Self { dropped, keyboard, look, status, shown: None, is_begun: false, row, printed, footer }
+        Self { dropped, keyboard, look, status, shown: None, row, printed, footer }
     }
 
     fn is_dropped(&self) -> bool {
@@ -108,10 +109,10 @@ impl TerminalConsole {
 
     /// Returns a key that is meant for the question, and queues any other key as typed ahead.
     fn admit(&self, press: Press, shown: Instant) -> Option<Key> {
-        let is_begun = self.is_begun;
-        let is_words = matches!(press.key, Key::Paste(_)) && !is_begun;
         self.keyboard.typed(|typed| {
-            if !is_words && is_open(typed, is_begun, press.at, shown) {
+            let is_words = matches!(press.key, Key::Paste(_)) && !typed.is_answering;
+            if !is_words && is_open(typed, press.at, shown) {
+                typed.is_answering = true;
                 return Some(press.key);
             }
             typed.press(press);
@@ -122,10 +123,10 @@ impl TerminalConsole {
     /// Shows the last row of the question while it accepts keys, else the text typed ahead, and the status line below.
     fn refresh(&mut self, shown: Instant) -> io::Result<()> {
         let columns = self.columns();
-        let (is_begun, row) = (self.is_begun, self.row.clone());
+        let row = self.row.clone();
         let wanted = self.keyboard.typed(|typed| match typed {
             typed if typed.is_writing() => typed_row(typed, columns),
-            typed if is_open(typed, is_begun, Instant::now(), shown) => row,
+            typed if is_open(typed, Instant::now(), shown) => row,
             _ => String::new(),
         });
         if wanted != self.printed {
@@ -177,9 +178,9 @@ pub(super) fn unwritten(error: io::Error) -> Failure {
     Failure::usage(format!("cannot write to the terminal: {error}"))
 }
 
-/// Returns true if keys pressed at this time are meant for a question.
-fn is_open(typed: &TypeAhead, is_begun: bool, at: Instant, shown: Instant) -> bool {
-    typed.leaves(at, shown) || is_begun && !typed.is_writing()
+/// Returns true if keys pressed at this time are meant for a question. Only the first one needs a pause before it.
+fn is_open(typed: &TypeAhead, at: Instant, shown: Instant) -> bool {
+    typed.leaves(at, shown) || typed.is_answering && !typed.is_writing()
 }
 
 /// Returns the text that is typed ahead, in one row.
@@ -204,7 +205,6 @@ impl Console for TerminalConsole {
                 }
                 _ => {
                     if let Some(key) = self.admit(press, shown) {
-                        self.is_begun = true;
                         self.refresh(shown)?;
                         return Ok(Some(key));
                     }
@@ -214,11 +214,15 @@ impl Console for TerminalConsole {
         Ok(None)
     }
 
+    fn rest(&mut self) {
+        self.keyboard.typed(|typed| typed.is_answering = false);
+    }
+
     fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
         let at = Instant::now();
         self.keyboard.typed(|typed| keys.iter().for_each(|key| typed.press(Press { key: key.clone(), at })));
         // The next key must come after a typing pause again.
-        self.is_begun = false;
+        self.rest();
         Ok(())
     }
 

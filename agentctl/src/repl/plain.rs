@@ -146,8 +146,6 @@ pub(super) struct PlainConsole {
     size: fn() -> (usize, usize),
     /// Time at which the question was shown.
     shown: Option<Instant>,
-    /// True after the first answer. Further answers need no pause before them.
-    is_begun: bool,
     /// Last row, which no newline has ended.
     row: String,
     /// Number of bytes of the last row that are on the screen.
@@ -156,16 +154,21 @@ pub(super) struct PlainConsole {
 
 impl PlainConsole {
     pub(super) fn new(dropped: Arc<AtomicBool>, keyboard: Keyboard, size: fn() -> (usize, usize)) -> Self {
-        Self { dropped, keyboard, size, shown: None, is_begun: false, row: String::new(), written: 0 }
+        Self { dropped, keyboard, size, shown: None, row: String::new(), written: 0 }
     }
 
     fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a line typed at this time is meant for the question.
+    /// Returns true if a line typed at this time is meant for the question. Only the first one needs a pause before it.
     fn is_open(&self, at: Instant, shown: Instant) -> bool {
-        self.is_begun || at >= shown + STILLNESS
+        at >= shown + STILLNESS || self.keyboard.typed(|typed| typed.is_answering)
+    }
+
+    fn begin(&mut self) {
+        self.keyboard.typed(|typed| typed.is_answering = true);
+        self.end_row();
     }
 
     /// Returns the next line, or `None` once the question was dropped. Shows the possible answers as soon as they are
@@ -228,8 +231,7 @@ impl Console for PlainConsole {
             };
             match answer(words.trim()) {
                 Some(key) if self.is_open(at, shown) => {
-                    self.is_begun = true;
-                    self.end_row();
+                    self.begin();
                     return Ok(Some(key));
                 }
                 Some(Key::Enter) => {}
@@ -240,6 +242,10 @@ impl Console for PlainConsole {
                 }
             }
         }
+    }
+
+    fn rest(&mut self) {
+        self.keyboard.typed(|typed| typed.is_answering = false);
     }
 
     fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
@@ -270,8 +276,7 @@ impl Console for PlainConsole {
                 Ok(line) => break line,
             }
         };
-        self.is_begun = true;
-        self.end_row();
+        self.begin();
         Some(Ok(match line {
             Some((TypedLine::Words(words), _)) if words.is_empty() => Some(initial.to_owned()),
             Some((TypedLine::Words(words), _)) => Some(words),

@@ -240,6 +240,7 @@ impl Question<'_> {
         self.show_rules(&offers)?;
         self.show_choices(&offers, longer)?;
         loop {
+            self.console.rest();
             let grants = offers.rules();
             let answer = match self.console.key()? {
                 None => return self.dropped(),

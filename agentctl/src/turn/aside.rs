@@ -1,19 +1,33 @@
 //! Side questions of the user: asked beside a turn, and answered when it suits the turn.
 
 use agentd_core::ids::SessionId;
-use agentd_proto::client::Client;
+use agentd_proto::{client::Client, view::SideAnswer};
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
 use crate::{daemon, failure::Failure};
 
-/// Command of the chat that asks a side question.
-const COMMAND: &str = "/btw ";
+/// Note below an answer that reached the limit of its length.
+pub(crate) const ASIDE_CUT: &str = "the answer was cut at the limit of its length";
+
+/// Note that side questions were cancelled.
+pub(crate) const ASIDE_CANCELLED: &str = "the side question was cancelled";
+
+/// Destination of a text that is typed during a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// The turn, whose model reads the text at its next step.
+    Turn,
+    /// The session, as a side question beside the turn.
+    Aside(String),
+    /// The prompt, after the end of the turn.
+    Later,
+}
 
 /// Side question with its answer.
 #[derive(Debug)]
 pub(crate) struct Aside {
     pub(crate) question: String,
-    pub(crate) answer: Result<String, Failure>,
+    pub(crate) answer: Result<SideAnswer, Failure>,
 }
 
 /// Side questions that wait for their answers. Dropping them cancels them.
@@ -22,39 +36,42 @@ pub(crate) struct Asides {
     /// Session that is asked; `None` if no questions are asked.
     target: Option<(Client, SessionId)>,
     pending: FuturesUnordered<BoxFuture<'static, Aside>>,
+    /// Answer that was not taken yet.
+    ready: Option<Aside>,
 }
 
 impl Asides {
     /// Creates an empty set for questions to a session.
     pub(crate) fn of(client: &Client, session: SessionId) -> Self {
-        Self { target: Some((client.clone(), session)), pending: FuturesUnordered::new() }
+        Self { target: Some((client.clone(), session)), ..Self::default() }
     }
 
-    /// Asks the question of a line that is the command. Returns false for any other line, or without a session.
-    pub(crate) fn ask(&mut self, line: &str) -> bool {
-        let question = line.strip_prefix(COMMAND).map(str::trim).filter(|question| !question.is_empty());
-        let (Some(question), Some((client, session))) = (question.map(str::to_owned), self.target.clone()) else {
-            return false;
-        };
+    /// Asks a question. Does nothing without a session.
+    pub(crate) fn ask(&mut self, question: String) {
+        let Some((client, session)) = self.target.clone() else { return };
         self.pending.push(Box::pin(async move {
             let answer = client.ask_aside(&session.to_string(), &question, daemon::CLIENT, |_| ()).await;
-            Aside { question, answer: answer.map(|answer| answer.text).map_err(Failure::from) }
+            Aside { question, answer: answer.map_err(Failure::from) }
         }));
-        true
     }
 
-    /// Returns the next answer; never completes if no question waits. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Aside {
-        let next = self.pending.next().await;
-        super::or_never(next.map(std::future::ready)).await
+    /// Returns the next answer once `rest` is over; never completes if no question waits. Cancel safe.
+    pub(crate) async fn next(&mut self, rest: impl Future<Output = ()>) -> Aside {
+        if self.ready.is_none() {
+            self.ready = self.pending.next().await;
+        }
+        rest.await;
+        super::or_never(self.ready.take().map(std::future::ready)).await
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.ready.is_none() && self.pending.is_empty()
     }
 
     /// Cancels all questions. Returns true if there were any.
     pub(crate) fn cancel(&mut self) -> bool {
-        !std::mem::take(&mut self.pending).is_empty()
+        let is_empty = self.is_empty();
+        (self.pending, self.ready) = Default::default();
+        !is_empty
     }
 }

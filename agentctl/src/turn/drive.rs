@@ -19,7 +19,7 @@ use anyhow::Result;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    Asides, Asker, Renderer, Signals,
+    ASIDE_CANCELLED, Asides, Asker, Destination, Renderer, Signals,
     line::{Arrival, Line},
     mode_note, or_never,
     signals::EndSignal,
@@ -44,10 +44,7 @@ const LEAVE_INPUT: &str = "q";
 const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// Interval at which the status below the turn is drawn again, because it shows the time.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Note that side questions were cancelled.
-pub(crate) const ASIDE_CANCELLED: &str = "the side question was cancelled";
+pub(crate) const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit for the turn to end after the client received an end signal. Supervisors kill the client some time later.
 const END_LIMIT: Duration = Duration::from_secs(8);
@@ -62,8 +59,8 @@ pub(crate) struct Person<'a> {
     pub(crate) keyboard: &'a Keyboard,
     /// Side questions, which may outlast the turn.
     pub(crate) asides: &'a mut Asides,
-    /// Returns true for text that can be added to the running turn. Other text is sent after the end of the turn.
-    pub(crate) may_steer: fn(&str) -> bool,
+    /// Decides where a typed text goes.
+    pub(crate) route: fn(&str) -> Destination,
     /// Method to notify the user about questions and the end of a long turn.
     pub(crate) attention: Attention,
     /// True if another client started the turn. Ctrl-C then asks before cancelling, and Ctrl-D or `q` leaves the turn.
@@ -87,7 +84,7 @@ pub(crate) async fn drive<L: Line>(
     renderer: &mut dyn Renderer,
     person: Person<'_>,
 ) -> Result<Option<TurnResult>> {
-    let Person { asker, signals, keyboard, asides, may_steer, attention, is_guest } = person;
+    let Person { asker, signals, keyboard, asides, route, attention, is_guest } = person;
     let hold = keyboard.hold_ahead();
     let mut driver = Driver {
         line,
@@ -95,7 +92,7 @@ pub(crate) async fn drive<L: Line>(
         signals,
         keyboard,
         asides,
-        may_steer,
+        route,
         attention,
         begun: Instant::now(),
         confirms_cancel: is_guest,
@@ -128,7 +125,7 @@ struct Driver<'a, L> {
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
     asides: &'a mut Asides,
-    may_steer: fn(&str) -> bool,
+    route: fn(&str) -> Destination,
     attention: Attention,
     begun: Instant,
     is_guest: bool,
@@ -243,8 +240,8 @@ impl<L: Line> Driver<'_, L> {
                         // A `q` may be the start of a message, so more input is awaited briefly.
                         self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
-                        if self.keyboard.typed(TypeAhead::take_editor_request) {
-                            self.renderer.note("the editor opens at the prompt, after the turn; your text stays here")?;
+                        if let Some(note) = self.keyboard.typed(TypeAhead::take_note) {
+                            self.renderer.note(note)?;
                         }
                         self.steer().await?;
                     }
@@ -253,7 +250,7 @@ impl<L: Line> Driver<'_, L> {
                     self.status_at = Some(Instant::now() + STATUS_INTERVAL);
                     self.show_typed();
                 }
-                aside = self.asides.next() => self.renderer.aside(aside)?,
+                aside = self.asides.next(async {}) => self.renderer.aside(aside)?,
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => self.renderer.child(&event)?,
@@ -291,11 +288,13 @@ impl<L: Line> Driver<'_, L> {
     }
 
     async fn send_steer(&mut self, text: String) -> Result<()> {
-        if self.asides.ask(&text) {
+        let destination = (self.route)(&text);
+        if let Destination::Aside(question) = destination {
+            self.asides.ask(question);
             return Ok(());
         }
         let (mut is_sent, mut end_signal) = (false, None);
-        if !self.cancelled && (self.may_steer)(&text) {
+        if !self.cancelled && destination == Destination::Turn {
             let mut steer = std::pin::pin!(self.line.steer(text.clone()));
             tokio::select! {
                 biased;
@@ -419,7 +418,8 @@ impl<L: Line> Driver<'_, L> {
                         // Otherwise, the signal ended a side question, or is to be confirmed.
                         break self.cancelled;
                     }
-                    aside = self.asides.next() => {
+                    // Nothing that is being typed is lost.
+                    aside = self.asides.next(self.keyboard.rest()) => {
                         drop(asking);
                         self.renderer.aside(aside)?;
                         break false;

@@ -186,7 +186,7 @@ async fn play_typing(
         signals: &mut Signals::from_receiver(receiver, AtEnd::CancelUnlessHungUp),
         keyboard,
         asides: &mut Asides::default(),
-        may_steer: |_| false,
+        route: |_| Destination::Later,
         attention: Attention::Off,
         is_guest: false,
     };

@@ -33,8 +33,8 @@ use crate::{
     keyboard::TypeAhead,
 };
 
-pub(crate) use aside::{Aside, Asides};
-pub(crate) use drive::{ASIDE_CANCELLED, Person, drive};
+pub(crate) use aside::{ASIDE_CANCELLED, ASIDE_CUT, Aside, Asides, Destination};
+pub(crate) use drive::{Person, STATUS_INTERVAL, drive};
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 

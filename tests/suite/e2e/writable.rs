@@ -95,7 +95,9 @@ async fn rejection_holds_for_the_rest_of_the_turn() {
         let lines = attached.json_lines();
         assert_eq!(lines.last().unwrap()["text"], "Then not.", "{lines:#?}");
         assert_eq!(lines.iter().filter(|line| line["type"] == "interrupt_raised").count(), 1);
-        has_all(&tool_texts(world.model.requests().last().unwrap()), &["E_PATH", "a.txt cannot", "b.txt cannot"]);
+        // The user's reason belongs to the edit that asked.
+        let results = tool_texts(world.model.requests().last().unwrap());
+        has_all(&results, &["E_PATH", "in this turn: not here. Write", "b.txt cannot", "in this turn. Write"]);
         assert_eq!((world.read("project/a.txt"), world.read("project/b.txt")), (String::new(), String::new()));
         assert!(!is_writable(&world).await);
     }

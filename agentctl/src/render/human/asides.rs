@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 
 use super::Human;
-use crate::terminal::{
-    paint::{QUIET, WARN},
-    sanitize::clean_line,
+use crate::{
+    terminal::{
+        paint::{QUIET, WARN},
+        sanitize::clean_line,
+    },
+    turn::ASIDE_CUT,
 };
 
 impl<O: Write, E: Write> Human<O, E> {
@@ -15,11 +18,17 @@ impl<O: Write, E: Write> Human<O, E> {
             let aside = self.asides.remove(0);
             self.status(QUIET, &format!("btw · {}", clean_line(&aside.question)))?;
             match aside.answer {
-                Ok(answer) if self.look.out_shown && self.line.is_none() => {
-                    self.say(&answer)?;
-                    self.text.finish()?;
+                Ok(answer) => {
+                    if self.look.out_shown && self.line.is_none() {
+                        self.say(&answer.text)?;
+                        self.text.finish()?;
+                    } else {
+                        self.text.whole(answer.text.trim_end())?;
+                    }
+                    if answer.truncated {
+                        self.status(WARN, ASIDE_CUT)?;
+                    }
                 }
-                Ok(answer) => self.text.whole(answer.trim_end())?,
                 Err(failure) => self.folded(WARN, &clean_line(&format!("! {}", failure.sentence())))?,
             }
         }

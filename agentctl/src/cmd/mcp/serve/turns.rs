@@ -346,7 +346,7 @@ async fn until_end(
             signals: &mut Signals::never(),
             keyboard: &Keyboard::none(),
             asides: &mut Asides::default(),
-            may_steer: |_| false,
+            route: |_| turn::Destination::Later,
             attention: Attention::Off,
             is_guest: false,
         };

@@ -288,10 +288,15 @@ impl Interrupts {
         }
     }
 
-    /// Returns the answer by which the project stays read-only for the rest of the turn.
-    pub(crate) fn project_refusal(&self) -> Option<ResolvedInterrupt> {
-        let mut answers = self.answered.values().filter_map(|answers| answers.project.as_ref());
-        answers.find(|answered| answered.answer != Answer::Approve).cloned()
+    /// Returns the answer by which the project stays read-only for the rest of the turn. Only the call that asked
+    /// receives the user's reason.
+    pub(crate) fn project_refusal(&self, call: &CallId) -> Option<ResolvedInterrupt> {
+        let refusal =
+            |answers: &CallAnswers| answers.project.clone().filter(|answered| answered.answer != Answer::Approve);
+        self.answered.get(call).and_then(refusal).or_else(|| {
+            let earlier = self.answered.values().find_map(refusal)?;
+            Some(ResolvedInterrupt { answer: Answer::Reject { reason: None }, ..earlier })
+        })
     }
 
     /// Removes the interrupts of a call without answering them.

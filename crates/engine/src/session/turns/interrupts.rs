@@ -26,6 +26,7 @@ use crate::{
         Actor, Fault, NextMove,
         state::{PendingInterrupt, default_rejection},
     },
+    session::settings::named_client,
     turn::recorder::ResolvedInterrupt,
 };
 
@@ -43,7 +44,7 @@ impl Actor {
     ) -> Result<(), Fault> {
         // Secrets are not remembered, so the user is asked for them again.
         let earlier = match ask.writable_project() {
-            Some(_) => self.interrupts.project_refusal(),
+            Some(_) => self.interrupts.project_refusal(&call_id),
             None => self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask)).cloned(),
         };
         let earlier = earlier.filter(|_| !ask.is_secret());
@@ -172,7 +173,7 @@ impl Actor {
     /// the question stays pending. The answer itself is recorded before the call runs.
     async fn audit_grants(&self, rules: &[String], scope: GrantScope, client: &str) -> Result<(), EngineError> {
         for rule in rules {
-            let by = AnsweredBy::Client(client.to_owned());
+            let by = named_client(client);
             let fact = AuditFact::GrantAdded { rule: rule.clone(), scope: scope.as_str().to_owned(), by };
             let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
             self.shared.ports.audit.record(entry).await.map_err(|error| {
@@ -203,7 +204,7 @@ impl Actor {
             return Err(EngineError::new(ErrorKind::Conflict, message).with_hint("reject the question"));
         };
         let project = project.path.display().to_string();
-        let fact = AuditFact::ProjectMadeWritable { project, by: AnsweredBy::Client(client.to_owned()) };
+        let fact = AuditFact::ProjectMadeWritable { project, by: named_client(client) };
         let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
         Ok(self.shared.ports.audit.record(entry).await?)
     }
