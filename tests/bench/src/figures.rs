@@ -136,11 +136,6 @@ fn thousands(value: f64) -> String {
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Creates samples from external measurements, in milliseconds.
-    pub(crate) fn of(millis: &[f64]) -> Self {
-        Self(millis.to_vec())
-    }
-
     pub(crate) fn add(&mut self, time: Duration) {
         self.0.push(millis(time));
     }

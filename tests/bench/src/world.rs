@@ -284,3 +284,15 @@ pub(crate) fn cpu_time_of(process: u32) -> anyhow::Result<Duration> {
     // User and system time, see proc_pid_stat(5).
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_this_process_is_measured() {
+        let memory = memory_of(std::process::id()).unwrap();
+        assert!(memory.resident > 100_000 && memory.peak >= memory.resident, "{memory:?}");
+        assert!(memory_of(u32::MAX).is_err());
+    }
+}

@@ -9,7 +9,10 @@ use agentd_index::{Body, Extractor, Failure, Limits};
 use futures_util::{StreamExt as _, stream};
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-use crate::bench::{Document, extractor, fixture_bytes, read, variant};
+use crate::{
+    bench::{Document, extractor, fixture_bytes, read, variant, worker},
+    worker::until_gone,
+};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -241,7 +244,9 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 async fn damaged_files_never_crash_the_reader() {
     let corpus = corpus();
     assert!(corpus.len() >= 500, "{}", corpus.len());
-    let extractor = Extractor::new(crate::bench::worker(), tight_limits(), 2);
+    // Number that identifies the workers.
+    let mark = 512 * MIB + u64::from(std::process::id());
+    let extractor = Extractor::new(worker(), Limits { memory: mark, ..tight_limits() }, 2);
     let outcomes: Vec<(String, Option<Document>, Option<Failure>)> = stream::iter(corpus)
         .map(|(name, bytes)| {
             let extractor = extractor.clone();
@@ -264,4 +269,5 @@ async fn damaged_files_never_crash_the_reader() {
     assert!(variants[""] > 50 && variants["Broken"] > 50, "{variants:?}");
     let (document, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
     assert_eq!((document.unwrap().parts.len(), failure), (3, None));
+    until_gone(mark).await;
 }

@@ -96,7 +96,7 @@ async fn until_running(number: u64) {
     wait_for(|| processes_with(number) > 0).await.expect("the worker is running");
 }
 
-async fn until_gone(number: u64) {
+pub(crate) async fn until_gone(number: u64) {
     wait_for(|| processes_with(number) == 0).await.expect("the worker is gone");
 }
 

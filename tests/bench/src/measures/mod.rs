@@ -101,16 +101,8 @@ pub(crate) enum Subject {
     Editors,
     /// Index, search and map of source code
     Code,
-    /// Index and search of documents, compared with another stack
+    /// Index and search of documents, compared with grep
     Documents,
-    /// Documents by other authors, compared with other libraries
-    Foreign,
-    /// Malicious and damaged documents
-    Hostile,
-    /// Text recognition of scans
-    Scans,
-    /// Queries for sentences of manuals in six forms, compared with another stack
-    Questions,
     /// Recall at the end of a long conversation, compared with deepagents
     Recall,
 }
@@ -127,15 +119,11 @@ impl Subject {
     /// Returns the time limit of a subject. All subjects except the long ones take less than three minutes together.
     pub(crate) const fn patience(self) -> Duration {
         match self {
-            // The other stack takes most of this time, and its installation the first time.
-            Self::Documents | Self::Foreign | Self::Hostile | Self::Questions | Self::Scans => {
-                Duration::from_secs(1500)
-            }
             // The other product takes most of this time, and its installation the first time. Measuring all numbers of
             // turns takes longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
-            Self::Wires | Self::Editors | Self::Code | Self::Travel => Duration::from_secs(120),
+            Self::Wires | Self::Editors | Self::Code | Self::Documents | Self::Travel => Duration::from_secs(120),
             _ => Duration::from_secs(40),
         }
     }
@@ -164,10 +152,6 @@ impl Subject {
             Self::Editors => editors::measure().await,
             Self::Code => code::measure().await,
             Self::Documents => documents::measure().await,
-            Self::Foreign => documents::foreign::measure().await,
-            Self::Hostile => documents::hostile::measure().await,
-            Self::Scans => documents::scans::measure().await,
-            Self::Questions => documents::forms::measure().await,
             Self::Recall => recall::measure().await,
         }
     }

@@ -43,27 +43,22 @@ impl Scripts {
         command.arg(self.folder.join(name)).env("PYTHONPATH", &self.packages).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
-
-    /// Returns the concatenated text of these scripts, used to detect changes.
-    pub(super) fn text(&self, names: &[&str]) -> io::Result<String> {
-        names.iter().map(|name| fs::read_to_string(self.folder.join(name))).collect()
-    }
 }
 
 /// Returns the target folder of the build.
-pub(super) fn target() -> anyhow::Result<PathBuf> {
+fn target() -> anyhow::Result<PathBuf> {
     let built = std::env::current_exe()?;
     Ok(built.parent().and_then(Path::parent).context("the bench executable has no parent folder")?.to_owned())
 }
 
 /// Runs a command to its end. Its standard error is inherited, so the user sees it.
-pub(super) async fn run(command: &mut Command) -> anyhow::Result<()> {
+async fn run(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).status().await?;
     ensure!(status.success(), "{status}");
     Ok(())
 }
 
-pub(super) fn say(text: &str) {
+fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
@@ -72,7 +67,7 @@ pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
     if !output.status.success() {
         let last_line = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        bail!("the other stack exited with {}: {last_line}", output.status);
+        bail!("the script exited with {}: {last_line}", output.status);
     }
     let text = String::from_utf8(output.stdout)?;
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)

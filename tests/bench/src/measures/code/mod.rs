@@ -145,8 +145,8 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     Ok(vec![index, search_row, changed])
 }
 
-/// Measures the time that grep takes to search the tree for the last word of a query.
-async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
+/// Measures the time that grep takes to search a folder for the last word of a query.
+pub(super) async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
     let word = query.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next_back().context("no word")?;
     let started = Instant::now();
     let mut grep = Command::new("grep");
