@@ -12,8 +12,8 @@ use agentd_core::{
     event::{Event, EventKind},
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Slot, SlotInfo},
-    ports::{Model, Models, Store as _},
+    model::Slot,
+    ports::{Model, Store as _},
     session::SessionSettings,
     tool::{ToolCall, ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason, TurnResult},
@@ -26,7 +26,7 @@ use agentd_testkit::{
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     model_server::{ModelServer, Provider, Reply},
-    scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
+    scripted::{NoWorkspaces, OneModel, ScriptedTools, StoppedClock},
 };
 use proptest::{
     collection::vec,
@@ -38,18 +38,6 @@ use serde_json::{Value, json};
 
 /// Number of generated histories per dialect.
 const CASES: u32 = 300;
-
-struct OneModel(Arc<dyn Model>);
-
-impl Models for OneModel {
-    fn get(&self, _: Slot) -> Arc<dyn Model> {
-        Arc::clone(&self.0)
-    }
-
-    fn list(&self) -> Vec<SlotInfo> {
-        Vec::new()
-    }
-}
 
 fn text() -> impl Strategy<Value = String> {
     let texts = [

@@ -130,12 +130,7 @@ mod tests {
             assert!(problem.message.contains(part), "{text}: {problem}");
             assert!(!problem.hint.is_empty());
         };
-        check("", "not valid JSON");
-        check("{\"type\": \"object\"", "not valid JSON");
         check("true", "not a JSON object");
-        check("[{}]", "not a JSON object");
-        check(&format!("{{\"title\": \"{}\"}}", "x".repeat(MAX_ANSWER_SCHEMA)), "65536 are allowed");
-        check(r#"{"$ref": "https://example.com/a.json"}"#, "https://example.com/a.json");
         check(r##"{"properties": {"a": {"items": {"$ref": "other.json#/x"}}}}"##, "other.json");
         check(r#"{"allOf": [{"$dynamicRef": "file:///etc/passwd"}]}"#, "are not fetched");
         for text in [

@@ -436,6 +436,7 @@ mod tests {
         check("@Web-Search", &["web_search"], &[], &[], None);
         check("@bash", &["run_bash_command"], &[], &[], None);
         check("@pdf and @pdf", &[], &["pdf"], &[], None);
+        check("@TAX", &[], &["tax"], &[], None);
         check("@researcher", &["delegate_task"], &[], &["researcher"], None);
         check("@read_url", &["read_url"], &[], &[], Some("loads nothing: tools.yaml"));
         check("@web_serach", &[], &[], &[], Some("did you mean @web_search?"));

@@ -98,23 +98,3 @@ fn spans(from: usize, to: usize) -> Vec<(usize, usize)> {
     };
     (0..to).map(span).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn picture_is_rotated_resized_sampled_and_cropped() {
-        let picture = Picture::new(2, 3, vec![1, 2, 3, 4, 5, 6]).unwrap();
-        assert_eq!(picture.rotated(), Picture::new(3, 2, vec![5, 3, 1, 6, 4, 2]).unwrap());
-        let turned = (0..4).fold(picture.clone(), |picture, _| picture.rotated());
-        assert_eq!(turned, picture);
-        assert_eq!(picture.resized(1, 3), Picture::new(1, 3, vec![1, 3, 5]).unwrap());
-        assert_eq!(picture.resized(4, 3).width(), 4);
-        assert_eq!(picture.sample(0.5, 0.0), 1.5);
-        assert_eq!(picture.sample(-9.0, 99.0), 5.0);
-        assert_eq!(picture.part(1..2, 1..3), Picture::new(1, 2, vec![4, 6]).unwrap());
-        assert_eq!(picture.part(0..9, 0..9), picture);
-        assert_eq!(Picture::new(2, 2, vec![0; 5]), None);
-    }
-}

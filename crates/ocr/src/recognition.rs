@@ -184,17 +184,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_decode_to_letters() {
-        let alphabet = Alphabet::of("l\no");
-        // Blank, l, l (same character), blank, l, o, space.
-        let classes = [0, 1, 1, 0, 1, 2, 3];
-        let answer: Vec<f32> = classes.iter().flat_map(|class| (0..4).map(move |at| f32::from(at == *class))).collect();
-        let signs = decode(&answer, classes.len(), 4, &alphabet);
-        assert_eq!(signs.iter().map(|sign| sign.letter).collect::<String>(), "llo ");
-        assert!(signs.windows(2).all(|pair| pair[0].middle < pair[1].middle));
-    }
-
-    #[test]
     fn line_crop_follows_its_slope() {
         // Dark above and light below a line with a slope of one in ten.
         let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();

@@ -332,7 +332,6 @@ mod tests {
         use rusqlite::ffi;
         check(ffi::SQLITE_FULL, "the disk is full", "free some space on the disk that holds /data");
         check(ffi::SQLITE_IOERR_WRITE, "disk I/O error", "check the disk");
-        check(ffi::SQLITE_IOERR_FSYNC, "disk I/O error", "check the disk");
         check(ffi::SQLITE_READONLY_DIRECTORY, "readonly", "make /data writable");
         check(ffi::SQLITE_CANTOPEN, "unable to open", "make /data writable");
         check(ffi::SQLITE_NOTADB, "not a journal", "move away /data/journal.db");

@@ -7,7 +7,6 @@ async fn world() -> World {
         home.write("config/tools.yaml", "optional: {web_search: {enabled: false}, read_url: {enabled: never}}\n");
         home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
         home.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n# How\n");
-        home.write("config/skills/grep/SKILL.md", "---\nname: grep\ndescription: Named like a tool\n---\n");
     })
     .await;
     world.model.default_reply(Reply::text("Good."));
@@ -63,16 +62,6 @@ async fn unknown_mentions_are_reported_and_harmless() {
     assert!(!piped.stderr.contains("@taxx"), "{}", piped.stderr);
     assert!(!tool_names(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));
     world.still_serves().await;
-}
-
-#[tokio::test]
-async fn mention_prefers_a_tool_to_a_skill_of_the_same_name() {
-    let world = world().await;
-    world.ok(["run", "Use @grep and @TAX."]).await;
-    let output = tail(&world.model.requests()[0]);
-    assert!(output.contains("The user mentioned grep: use"), "{output}");
-    assert!(output.contains("mentioned the skill tax") && output.contains("skills/tax/SKILL.md"), "{output}");
-    assert!(!output.contains("skills/grep/"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

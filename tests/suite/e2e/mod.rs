@@ -9,7 +9,7 @@
 //!   several clients, and slow clients.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and no loss of data. [`documents`]:
 //!   pages, cited. [`changing_documents`]: found in their current state, each version read once.
-//! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
+//! - [`patches`]: both forms, byte-exact. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
 //! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository. [`writable`]: a read-only
 //!   project that becomes writable, and pasted pictures.
@@ -83,7 +83,6 @@ mod documents;
 mod earlier_data;
 mod earlier_files;
 mod embedded;
-mod encodings;
 mod ending;
 mod extending;
 mod files;

@@ -81,7 +81,7 @@ pub(super) fn assert_requests_grow(server: &ModelServer) {
 }
 
 /// Returns the results in a request, each with the text that its call asks for.
-pub(super) fn answered(request: &Recorded) -> Vec<(String, String)> {
+fn answered(request: &Recorded) -> Vec<(String, String)> {
     let body = request.sent();
     let messages = || body["messages"].as_array().into_iter().flatten();
     let blocks = || messages().flat_map(|message| message["content"].as_array().into_iter().flatten());

@@ -57,17 +57,3 @@ async fn a_call_as_text_is_never_the_answer() {
     let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
     assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
 }
-
-#[tokio::test]
-async fn call_inside_reasoning_does_not_run() {
-    let world = World::prepared(|home| drop(home.write("config/models.yaml", "base: {native_tools: false}"))).await;
-    let call = json!({"tool": "write_file", "args": {"path": "outputs/a.txt", "content": "a"}});
-    let thought = format!("<think>I could call {call} but I must not.</think> The answer is 5.");
-    world.model.reply(Reply::deltas(thought.split_inclusive(' ')));
-    let result = ask(&world, 0).await;
-    holds(&result, json!({"text": "The answer is 5.", "files": [], "steps": 1}));
-    let session = result["session_id"].as_str().unwrap();
-    world.ok(["run", "And one more?", "--session", session]).await;
-    let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(sent.contains("The answer is 5.") && !sent.contains("must not"), "{sent}");
-}

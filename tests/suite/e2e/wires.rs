@@ -1,10 +1,7 @@
 //! Conversations over Messages and Responses, with servers as strict as the real ones: Messages accepts thinking only
 //! after the same messages, and only its own server can read the reasoning in Responses.
 
-use super::{
-    providers::{answered, assert_requests_grow},
-    *,
-};
+use super::{providers::assert_requests_grow, *};
 
 pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
@@ -179,20 +176,6 @@ fn assert_markers_at_previous_end(requests: &[Recorded]) {
         let [before, next] = [sent(&pair[0]), sent(&pair[1])];
         assert!(marked(before.last().unwrap()) && marked(&next[before.len() - 1]), "{:#}", pair[1].body);
         assert_eq!(next.iter().filter(|message| marked(message)).count(), 2);
-    }
-}
-
-#[tokio::test]
-async fn eight_parallel_calls_get_eight_results() {
-    for provider in BOTH {
-        let mut world = World::start(provider).await;
-        let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        world.turn("Read all.", vec![reads(&all), reads(&["a", "nothing"]), Reply::text("Done.")]).await;
-        let results = answered(&world.last());
-        assert_eq!(results.len(), 10, "{provider:?}");
-        for (name, (_, result)) in all.iter().zip(&results) {
-            assert!(result.contains(&format!("the words of {name}")), "{provider:?}: {result}");
-        }
     }
 }
 

@@ -235,15 +235,15 @@ impl Model for ScriptedModel {
 }
 
 /// A set of models with the same model in every slot.
-pub struct OneModel(pub Arc<ScriptedModel>);
+pub struct OneModel(pub Arc<dyn Model>);
 
 impl Models for OneModel {
     fn get(&self, _: Slot) -> Arc<dyn Model> {
-        Arc::clone(&self.0) as Arc<dyn Model>
+        Arc::clone(&self.0)
     }
 
     fn list(&self) -> Vec<SlotInfo> {
-        vec![SlotInfo { slot: Slot::Base, falls_back_to: None, model: self.0.info.clone() }]
+        vec![SlotInfo { slot: Slot::Base, falls_back_to: None, model: self.0.info().clone() }]
     }
 }
 

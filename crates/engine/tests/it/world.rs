@@ -136,7 +136,7 @@ impl World {
         let audit = Arc::new(MemoryAudit::default());
         let engine = Engine::new(
             Ports {
-                models: models.unwrap_or_else(|| Arc::new(OneModel(Arc::clone(&model)))),
+                models: models.unwrap_or_else(|| Arc::new(OneModel(Arc::clone(&model) as _))),
                 toolbox: Arc::clone(&tools) as _,
                 store: Arc::clone(&store) as _,
                 workspaces: Arc::clone(&workspaces) as _,

@@ -73,25 +73,6 @@ async fn each_deadline_applies_separately() {
     assert!(outcome.message().contains("stalled in the middle of its answer for 30ms"), "{outcome:?}");
 }
 
-/// Returns a reply with this many keep-alives, followed by `then`.
-fn comments(times: usize, then: &str) -> Reply {
-    let comment = ": still here\n\n";
-    let reply = Reply::status(200, comment.repeat(times) + then).header("content-type", "text/event-stream");
-    reply.bytes_per_write(comment.len()).delay_ms(10)
-}
-
-#[tokio::test]
-async fn keep_alives_extend_the_idle_deadline() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    config.retries = 0;
-    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (60_000, 400);
-    let answer = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
-    server.reply(comments(80, &format!("{answer}\n\ndata: [DONE]\n\n")));
-    let outcome = ask_config(&config).await;
-    assert_eq!((outcome.kind(), outcome.text.as_str()), (None, "Hi"));
-}
-
 #[tokio::test]
 async fn too_many_calls_are_rejected() {
     let mut reply = Reply::default();

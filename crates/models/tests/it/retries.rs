@@ -18,15 +18,6 @@ async fn request_is_retried_until_success_with_notices() {
 }
 
 #[tokio::test]
-async fn request_fails_after_the_configured_retries() {
-    let server = ModelServer::start().await;
-    server.default_reply(Reply::refusal(500, "oh dear"));
-    let outcome = ask_config(&ModelConfig { retries: 2, ..config(&server) }).await;
-    // Two configured retries, and one attempt with the tools in the text.
-    assert_eq!((outcome.kind(), outcome.retries.len(), server.requests().len()), (Some(ErrorKind::Provider), 3, 4));
-}
-
-#[tokio::test]
 async fn retry_after_of_the_server_is_respected() {
     let server = ModelServer::start().await;
     server.reply(Reply::rate_limited(0.05)).reply(Reply::text("Hi")).reply(Reply::rate_limited(120.0));

@@ -235,15 +235,6 @@ mod tests {
     }
 
     #[test]
-    fn raw_bytes_are_captured_verbatim() {
-        let pairs = "filter.evil.smudge\0filter.evil.clean\0core.bare\0x\0".repeat(9).into_bytes();
-        let mut capture = Capture::new(1 << 20, CallProgress::default());
-        capture.push(&pairs);
-        let found = capture.finish(OutputForm::Bytes);
-        assert_eq!((found.bytes, found.text.as_str(), found.binary), (pairs, "", None));
-    }
-
-    #[test]
     fn nul_separated_lists_are_not_taken_for_utf16() {
         for names in ["src/ab.rs\0", "a.rs\0bc.rs\0", "zürich/straße.md\0x\0"] {
             let list = names.repeat(40);

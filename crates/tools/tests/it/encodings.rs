@@ -263,3 +263,59 @@ async fn gb18030_file_accepts_rare_characters() {
     bench.ok("edit_file", edit("MARK", "한 €")).await;
     assert_eq!(bench.content("outputs/f"), with("한 €"));
 }
+
+/// Returns a file with three lines, and with this text in the middle of the second line.
+fn file(script: &Script, word: &str, ends: [&str; 3]) -> Vec<u8> {
+    let [first, _, before, after, last] = script.lines;
+    let text = format!("{first}{}{before} {word} {after}{}{last}{}", ends[0], ends[1], ends[2]);
+    [script.mark(), script.encode(&text)].concat()
+}
+
+/// Returns the replacement of `old` in such a file, in the form that each tool expects.
+fn replacements(script: &Script, new: &str) -> [(&'static str, Value); 3] {
+    let [first, _, before, after, last] = script.lines;
+    let hunk = format!(" {first}\n-{before} old {after}\n+{before} {new} {after}\n {last}\n");
+    let unified = format!("--- a/outputs/f\n+++ b/outputs/f\n@@ -1,3 +1,3 @@\n{hunk}");
+    let envelope = format!("*** Begin Patch\n*** Update File: outputs/f\n@@\n{hunk}*** End Patch\n");
+    [
+        ("edit_file", edit("old", new)),
+        ("apply_patch", json!({ "patch": unified })),
+        ("apply_patch", json!({ "patch": envelope })),
+    ]
+}
+
+#[tokio::test]
+async fn edits_and_patches_are_exact_in_every_encoding() {
+    let bench = Bench::new().await;
+    for script in &SCRIPTS {
+        let new = script.lines[1];
+        for ends in [["\n"; 3], ["\r\n"; 3], ["\r\n", "\n", "\r\n"], ["\n", "\r\n", ""]] {
+            for (tool, arguments) in replacements(script, new) {
+                bench.put("outputs/f", file(script, "old", ends));
+                bench.ok(tool, arguments).await;
+                assert_eq!(bench.content("outputs/f"), file(script, new, ends), "{} {tool} {ends:?}", script.name);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn character_missing_in_the_encoding_is_refused_by_name() {
+    let bench = Bench::new().await;
+    for script in SCRIPTS.iter().filter(|script| !script.name.starts_with("utf")) {
+        let label = script.label.unwrap();
+        let lacking = match label {
+            "EUC-KR" => 'é',
+            "windows-1252" => '中',
+            _ => '한',
+        };
+        let before = file(script, "old", ["\r\n", "\n", "\r\n"]);
+        for (tool, arguments) in replacements(script, &format!("new {lacking}")) {
+            bench.put("outputs/f", &before);
+            let text = bench.fails(tool, arguments, ToolErrorCode::Tool).await;
+            let expected = format!("is {label}, which has no '{lacking}' (U+{:04X})", u32::from(lacking));
+            assert!(text.contains(&expected), "{text}");
+            assert_eq!(bench.content("outputs/f"), before);
+        }
+    }
+}

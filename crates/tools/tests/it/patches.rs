@@ -151,7 +151,11 @@ async fn mismatched_hunk_is_reported_with_the_file_text() {
         ),
         ("@@ -9,2 +9,2 @@\n }\n-more\n+less\n", "it expects \"more\" "),
         ("@@\n-    let x = 0;\n+    let x = 1;\n", "its new lines are in the file"),
-        ("@@ -7,1 +7,1 @@\n-}\n+};\n", "matches 2 times (lines 5, 9)"),
+        ("@@ -7,1 +7,1 @@\n-}\n+};\n", "matches 2 times (lines 5, 9); add surrounding lines"),
+        (
+            "@@ -1,1 +1,1 @@\n-nothing of the kind\n+x\n",
+            "neither \"nothing of the kind\" nor similar text is in the file",
+        ),
         (
             "@@ -8 +8 @@\n-    3\n+    4\n@@ -1 +1 @@\n-fn a() {\n+fn c() {\n",
             "hunk 2 of 2 (@@ -1 +1 @@) matches at line 1, above",
@@ -166,9 +170,18 @@ async fn mismatched_hunk_is_reported_with_the_file_text() {
         assert_eq!(bench.preview("apply_patch", patch(&diff(hunks))).await.unwrap_err().text, text);
         assert_eq!(bench.content("outputs/f"), code.as_bytes());
     }
-    let anchored = "*** Begin Patch\n*** Update File: outputs/f\n@@ fn c() {\n-    3\n+    4\n*** End Patch";
-    let text = bench.fails("apply_patch", patch(anchored), ToolErrorCode::Tool).await;
-    assert!(text.contains("no line is \"fn c() {\""), "{text}");
+    for (anchored, expected) in [
+        ("@@ fn c() {\n-    3\n+    4\n", "no line is \"fn c() {\""),
+        (
+            "@@ fn a() {\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n",
+            "hunk 1 of 1 (@@ fn a() {) does not match: it expects \"    let y = 5;\" at line 3, but found \"    let y = 2;\". \
+             The file from line 2:\n    let x = 1;\n    let y = 2;",
+        ),
+    ] {
+        let anchored = format!("*** Begin Patch\n*** Update File: outputs/f\n{anchored}*** End Patch");
+        let text = bench.fails("apply_patch", patch(&anchored), ToolErrorCode::Tool).await;
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[tokio::test]

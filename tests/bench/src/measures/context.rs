@@ -4,8 +4,8 @@
 use agentd_core::{
     error::ModelError,
     event::EventKind,
-    model::{Finish, ModelChunk, ModelInfo, ModelRequest, SlotInfo},
-    ports::{Model, Models},
+    model::{Finish, ModelChunk, ModelInfo, ModelRequest},
+    ports::Model,
     turn::OnInterrupt,
     usage::Usage,
 };
@@ -15,7 +15,7 @@ use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     model_server::{ModelServer, Recorded, Reply},
-    scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
+    scripted::{NoWorkspaces, OneModel, ScriptedTools, StoppedClock},
 };
 use futures_util::{
     StreamExt as _,
@@ -59,18 +59,6 @@ impl Model for Stopwatch {
         let _ = self.asked.send(Instant::now());
         let chunks = [ModelChunk::Text("Yes.".to_owned()), ModelChunk::End(Finish::Stop)];
         stream::iter(chunks.map(Ok)).boxed()
-    }
-}
-
-struct OneModel(Arc<Stopwatch>);
-
-impl Models for OneModel {
-    fn get(&self, _: Slot) -> Arc<dyn Model> {
-        Arc::clone(&self.0) as Arc<dyn Model>
-    }
-
-    fn list(&self) -> Vec<SlotInfo> {
-        vec![SlotInfo { slot: Slot::Base, falls_back_to: None, model: self.0.info.clone() }]
     }
 }
 
