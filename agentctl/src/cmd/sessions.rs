@@ -17,6 +17,7 @@ use crate::{
     render::{context::notice_line, stream::TextStream, tool_line::tool_lines},
     report::{self, FactSheet},
     terminal::{TerminalStyle, ask, clean_line, money, note, note_lines, number},
+    turn,
 };
 
 /// Columns for the result of a tool call.
@@ -290,7 +291,7 @@ async fn ask_aside(daemon: &Daemon, id: &str, question: &str, json: bool) -> any
     report::show(json, &answer, || {
         if streams { out.finish() } else { out.whole(answer.text.trim_end()) }?;
         if answer.truncated {
-            note(ASIDE_CUT);
+            note(turn::ASIDE_CUT);
         }
         Ok(())
     })

@@ -119,7 +119,7 @@ async fn side_questions_during_a_turn_leave_no_trace_in_the_history() {
     assert_eq!(aside.body["tools"], world.model.requests()[0].body["tools"]);
 
     // In the chat, the answer waits for the end of the text.
-    terminal.presses("/btw Who is Ringo?\r");
+    terminal.presses("/BTW  Who is Ringo?\r");
     world.session_after_calls(2).await;
     world.model.release_held_reply();
     terminal.sees_all(&["Two.", "Who is Ringo?"]);
@@ -154,16 +154,77 @@ async fn side_question_works_while_a_call_waits_for_approval() {
     has_none(&words(world.model.requests().last().unwrap()), &["Why write it?", "keep the letter"]);
 }
 
+impl World {
+    /// Opens a chat with a question of the model and a side question, which the next reply answers.
+    async fn with_both_questions(&self) -> Screen {
+        let mut screen = Screen::ready(&self.daemon, (80, 24), &[]);
+        screen.types("Write it\r");
+        screen.sees("y yes");
+        screen.types("/btw Why?");
+        screen.sees("/btw Why?");
+        screen.types("\r");
+        self.model.wait_until(|counts| counts.requests == 2).await;
+        screen.wait("the keys of the question are back", |screen| {
+            screen.count("y yes") == 1 && screen.count("/btw Why?") == 0
+        });
+        screen
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn side_answer_waits_until_nothing_is_typed_at_a_question() {
+    let world = World::start().await;
+    let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
+    let answer = Reply::deltas(["To keep", " the letter."]).hold_after_text("To keep").finish("length");
+    world.model.reply(call).reply(answer).reply(says("Then not."));
+    let mut screen = world.with_both_questions().await;
+    screen.types("n");
+    screen.sees("reason (Enter for none)");
+    screen.types("not th");
+    screen.sees("not th");
+    world.model.release_held_reply();
+    world.session_after_calls(2).await;
+    screen.types("is one\r");
+    screen.sees("Then not.");
+    screen.sees("To keep the letter.");
+    screen.sees("the answer was cut");
+    screen.prompt();
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("not this one"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_at_a_question_cancels_the_side_question_only() {
+    let world = World::start().await;
+    let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
+    world.model.reply(call).reply(Reply::never());
+    let mut screen = world.with_both_questions().await;
+    screen.types("\u{3}");
+    screen.sees("the side question was cancelled");
+    world.model.default_reply(says("Written."));
+    screen.wait("the question is asked again", |screen| screen.rows().iter().any(|row| row.contains("y yes")));
+    screen.types("y");
+    screen.sees("Written.");
+    screen.prompt();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_side_question_leaves_the_chat_usable() {
     let world = World::start().await;
-    world.model.reply(says("Noted.")).reply(Reply::never());
+    world.model.reply(says("Noted.")).reply(Reply::never()).reply(Reply::never());
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.hears("/btw too early", "there is no session yet");
     terminal.hears("I am Ada", "Noted.");
     terminal.says_for("/btw Who am I?", "Esc cancels it");
     world.model.wait_until(|counts| counts.requests == 2).await;
+    terminal.presses_for("half a line", "half a line");
     terminal.control('c');
+    terminal.sees_last("the side question was cancelled");
+    terminal.sees("half a line");
+    terminal.control('u');
+    // Ctrl-D cancels, too.
+    terminal.says_for("/btw Who are you?", "Esc cancels it");
+    world.model.wait_until(|counts| counts.requests == 3).await;
+    terminal.control('d');
     terminal.sees_last("the side question was cancelled");
     world.model.reply(says("Still here."));
     terminal.hears("Are you there?", "Still here.");

@@ -141,7 +141,7 @@ async fn code_blocks_of_the_last_answer_are_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_is_counted_down_and_the_editor_named() {
+async fn retry_is_counted_down_and_keys_of_the_prompt_are_named() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::rate_limited(3.0)).reply(says("There."));
@@ -150,6 +150,8 @@ async fn retry_is_counted_down_and_the_editor_named() {
     terminal.sees_all(&["! retrying in ", "slow down", "retrying in "]);
     // Alt-E.
     terminal.presses_for("\u{1b}e", "the editor opens at the prompt");
+    terminal.control('v');
+    terminal.sees("pictures are pasted at the prompt");
     terminal.sees_last("There.");
     terminal.leaves();
 }
