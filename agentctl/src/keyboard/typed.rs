@@ -34,7 +34,7 @@ pub(crate) struct TypeAhead {
     /// Time of the last key that was typed here.
     last: Option<Instant>,
     /// Note about a key that works at the prompt only.
-    note: Option<&'static str>,
+    pub(crate) note: Option<&'static str>,
     /// True while an answer to a question is being typed.
     pub(crate) is_answering: bool,
 }
@@ -57,11 +57,6 @@ impl TypeAhead {
             Some(Key::Picture) => self.note = Some(PICTURE_LATER),
             _ => {}
         }
-    }
-
-    /// Returns once the note about a key that works at the prompt only.
-    pub(crate) fn take_note(&mut self) -> Option<&'static str> {
-        self.note.take()
     }
 
     /// Moves the message that was queued last back into the empty input.

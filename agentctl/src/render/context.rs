@@ -57,7 +57,8 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
             return "memory: names in /memories".to_owned();
         }
         NoticeTopic::Memory | NoticeTopic::FolderMemory => ("memory", memory_name),
-        NoticeTopic::Skills => ("skills", |source| skill_name(&source.name).to_owned()),
+        // The folder of a skill's file has its name.
+        NoticeTopic::Skills => ("skills", |source| source.name.rsplit('/').nth(1).unwrap_or(&source.name).to_owned()),
         NoticeTopic::Files => ("attached", |source| source.name.clone()),
         NoticeTopic::ReadAgain => ("read again", |source| source.name.clone()),
         NoticeTopic::Recall => ("recalled", |source| source.name.clone()),
@@ -75,11 +76,6 @@ fn memory_name(source: &NoticeSource) -> String {
         0 => format!("{} (left out)", source.name),
         part => format!("{} ({} of {})", source.name, bytes(part), bytes(source.of_bytes)),
     }
-}
-
-/// Returns the folder of a skill's file.
-fn skill_name(path: &str) -> &str {
-    path.rsplit('/').nth(1).unwrap_or(path)
 }
 
 /// Returns a reasoning in one line of at most `columns`: its first line, and if it was shortened, the number of lines

@@ -84,7 +84,8 @@ pub(crate) fn counts_by_file(diff: &PrintedText) -> HashMap<&str, LineCounts> {
 /// Returns the lines of a preview, as many as there is room for; the last one then counts the others. A line is shown
 /// whole or not at all, except for the first of all, whose end may be left out with the rest.
 pub(crate) fn preview(text: &str, room: Room, color: bool) -> Vec<String> {
-    let lines = if is_diff(text) {
+    // Previews other than unified diffs start differently, because commands follow a prompt.
+    let lines = if text.starts_with("--- ") || text.starts_with("rename from ") {
         diff_lines(text, room.columns)
     } else {
         let shown = |line: &str| ShownLine { gutter: String::new(), style: STRONG, text: visible::line(line) };
@@ -251,11 +252,6 @@ fn is_head(line: &str) -> bool {
 
 fn more_lines(number: usize) -> String {
     format!("{number} more {}", if number == 1 { "line" } else { "lines" })
-}
-
-/// Returns true for a unified diff. Other previews start differently, because commands follow a prompt.
-fn is_diff(text: &str) -> bool {
-    text.starts_with("--- ") || text.starts_with("rename from ")
 }
 
 /// Returns a line of a diff with every character visible. The sign is not a part of the file.

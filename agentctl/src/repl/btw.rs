@@ -35,10 +35,6 @@ impl Chat {
                 press = self.keyboard.next() => match press.key {
                     Key::Escape if !self.keyboard.typed(|typed| typed.composer.is_choosing()) => EndSignal::Interrupt,
                     Key::Leave if !self.keyboard.typed(|typed| typed.is_writing()) => EndSignal::Interrupt,
-                    Key::Resume => {
-                        self.renderer.redraw()?;
-                        continue;
-                    }
                     _ => {
                         self.keyboard.typed(|typed| typed.press(press));
                         continue;

@@ -240,7 +240,7 @@ impl<L: Line> Driver<'_, L> {
                         // A `q` may be the start of a message, so more input is awaited briefly.
                         self.leave_at = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
-                        if let Some(note) = self.keyboard.typed(TypeAhead::take_note) {
+                        if let Some(note) = self.keyboard.typed(|typed| typed.note.take()) {
                             self.renderer.note(note)?;
                         }
                         self.steer().await?;
