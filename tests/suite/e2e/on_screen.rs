@@ -337,6 +337,25 @@ async fn refused_key_is_reported_with_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_wider_than_the_window_is_not_mixed_with_the_status() {
+    let world = World::start().await;
+    let code: String = (100..200).map(|number| format!("{number},")).collect();
+    for columns in WIDTHS {
+        let (start, rest) = code.split_at(16);
+        world.model.reply(Reply::deltas(["```\n", start, rest, "\nshort", "\n```\n"]).hold_after_text("short"));
+        let mut screen = Screen::ready(&world.daemon, (columns, 24), &["-C", "none"]);
+        screen.types("Go\r");
+        screen.sees("short");
+        screen.sees_input("› (Enter", "");
+        let rows = screen.rows();
+        assert!(rows.concat().contains(&format!("{code}short")), "at {columns} columns:\n{}", rows.join("\n"));
+        assert_eq!(screen.count("ask · no folder"), 1, "at {columns} columns:\n{}", rows.join("\n"));
+        world.model.release_held_reply();
+        screen.prompt();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resize_in_mid_stream_redraws_status_and_input() {
     let world = World::start().await;
     world.model.reply(Reply::deltas(["One paragraph.\n\n", "Half a sent", "ence."]).hold_after_text("Half a sent"));
