@@ -16,10 +16,11 @@ use crate::{
 };
 
 /// Loads the report on a project. Returns `None` if it has no such folder or the daemon does not report it.
-pub(crate) async fn load_report(client: &Client, project: &Path) -> Option<ProjectReport> {
+pub(crate) async fn load_report(client: &Client, project: Option<impl AsRef<Path>>) -> Option<ProjectReport> {
+    let project = project?;
     // Most projects have no such folder, so a request is usually unnecessary.
-    project.join(PROJECT_FOLDER).symlink_metadata().ok()?;
-    client.project(project.to_str()?).await.ok()
+    project.as_ref().join(PROJECT_FOLDER).symlink_metadata().ok()?;
+    client.project(project.as_ref().to_str()?).await.ok()
 }
 
 /// Resolves a folder to its real path, because the daemon has another working folder. If the folder does not exist,

@@ -167,6 +167,11 @@ pub(crate) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
+/// Returns the title of a session on one line. It has none if its first message was taken back.
+pub(crate) fn title(session: &SessionSummary) -> String {
+    if session.title.is_empty() { "(untitled)".to_owned() } else { visible::line(&session.title) }
+}
+
 /// Returns the status of a session with an open question, as shown to users.
 pub(crate) fn waits(session: &SessionSummary) -> Option<&'static str> {
     (session.status == SessionStatus::Waiting).then_some("waits for your answer")

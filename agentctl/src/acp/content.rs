@@ -8,9 +8,7 @@ use agent_client_protocol_schema::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ContentBlock, EmbeddedResource,
     EmbeddedResourceResource, Error, ImageContent, ResourceLink, SessionUpdate, UnstructuredCommandInput,
 };
-use agentd_core::{
-    context::CompactionStrategy, input::Selection, path, project::ProjectReport, routing::Planning, turn::StartTurn,
-};
+use agentd_core::{context::CompactionStrategy, input::Selection, path, routing::Planning, turn::StartTurn};
 use agentd_proto::{MAX_UPLOAD_BYTES, client::Client};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use url::Url;
@@ -229,7 +227,7 @@ const PLAN: &str = "plan";
 
 /// Builds an update with all available commands.
 pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -> SessionUpdate {
-    let report = own_report(client, folder).await;
+    let report = project::load_report(client, folder).await;
     let command = |name: &str, description: &str, hint: &str| {
         let hint = Some(hint).filter(|hint| !hint.is_empty());
         let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
@@ -246,10 +244,6 @@ pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -
         command(&own.name, description, &own.argument)
     }));
     SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
-}
-
-async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectReport> {
-    project::load_report(client, folder?).await
 }
 
 /// Replaces a turn that begins with a command by the turn that the command defines. Other text that starts with a slash
@@ -281,7 +275,7 @@ pub(super) async fn apply_command(
             (arguments.to_owned(), None)
         }
         name => {
-            let report = own_report(client, folder).await;
+            let report = project::load_report(client, folder).await;
             match own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
                 Some(command) => command.words(text, arguments.trim_end()),
                 None => return Ok(()),

@@ -110,7 +110,7 @@ pub(super) async fn new(bridge: &Arc<Bridge>, request: &NewSessionRequest) -> Op
         let mode = if folder.writable { "writable with approval" } else { "read-only" };
         format!("{} = {} ({mode})", folder.at, display_path(&folder.path))
     }));
-    if let Some(report) = project::load_report(&daemon.client, &folder.real).await
+    if let Some(report) = project::load_report(&daemon.client, Some(&folder.real)).await
         && let Some(notice) = project::notice(&report)
     {
         notices.push(format!("{notice}; {}", project::trust_hint(&report)));

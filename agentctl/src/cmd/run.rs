@@ -281,7 +281,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     }
     // Reports project files that are ignored because the project is not trusted.
     if let Some(mount) = target.current_mounts(&daemon).await.project
-        && let Some(report) = project::load_report(&daemon.client, &mount.path).await
+        && let Some(report) = project::load_report(&daemon.client, Some(&mount.path)).await
         && let Some(notice) = project::notice(&report)
     {
         note(&format!("{notice}; {}", project::trust_hint(&report)));

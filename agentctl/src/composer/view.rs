@@ -187,7 +187,8 @@ mod tests {
     proptest! {
         #[test]
         fn rows_fit_and_the_cursor_is_in_them(
-            text in "[a-c 漢é\u{1f469}\u{200d}\n]{0,60}", left in 0_usize..60, columns in 6_usize..30, height in 1_usize..6,
+            text in "[a-c 漢é\u{1f469}\u{200d}❤\u{fe0f}\n]{0,60}", left in 0_usize..60,
+            columns in 6_usize..30, height in 1_usize..6,
         ) {
             let view = composer(&text, left).view((columns, height), "", "", false);
             prop_assert!(view.rows.len() <= height && view.cursor.0 < view.rows.len());

@@ -368,13 +368,15 @@ impl<O: Write, E: Write> Human<O, E> {
     fn make_way(&mut self) -> io::Result<()> {
         self.spinner.clear();
         if self.text.is_open() && self.look.out_shown {
-            self.text.finish()?;
+            self.text.pause()?;
         }
         self.end_reads()
     }
 
     fn turn_ended(&mut self) -> io::Result<()> {
         self.make_way()?;
+        // A text that was cut off must not affect the next one.
+        self.text.finish()?;
         self.change_status(|status| status.turn = None);
         self.turn = LiveTurn::default();
         self.show_asides()

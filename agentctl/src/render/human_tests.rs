@@ -238,6 +238,23 @@ fn lost_and_repeated_deltas_change_nothing() {
 }
 
 #[test]
+fn line_about_the_session_does_not_end_a_code_fence() {
+    let script = Script::new();
+    let item = script.item(ItemBody::AgentMessage { text: String::new() });
+    let pieces = ["```\n# one\n# tw", "o\n# three\n```\nend *now*"];
+    let delta = |offset, text: &str| EventKind::ItemDelta { item_id: item.id, offset, text: text.into() };
+    let whole = Item { body: ItemBody::AgentMessage { text: pieces.concat() }, ..item.clone() };
+    let script = script
+        .event(EventKind::ItemStarted { item: item.clone() })
+        .event(delta(0, pieces[0]))
+        .event(EventKind::StateChanged { change: StateChange::Queue { length: 1, added: None } })
+        .event(delta(pieces[0].len() as u64, pieces[1]))
+        .event(EventKind::ItemCompleted { item: whole, status: ItemStatus::Done });
+    let shown = script.says(&["`a`"]).screen(TerminalStyle { err_shown: true, ..NO_COLOR });
+    assert_eq!(shown, "# one\n# tw\n\none more turn waits\n\no\n# three\nend now\na");
+}
+
+#[test]
 fn tool_progress_never_enters_the_answer() {
     let mut script = Script::new().says(&["before"]);
     let item = script.item(ItemBody::ToolResult(result("a", "search_file", "", None)));

@@ -103,10 +103,12 @@ impl Screen {
             self.newline();
         }
         let line = &mut self.lines[self.row];
+        let after = line.split_off((self.column + width).min(line.len()));
         line.resize(self.column, ' ');
         line.push(c);
         // The second half of a wide character.
         line.extend(std::iter::repeat_n('\0', width.saturating_sub(1)));
+        line.extend(after);
         self.column += width;
     }
 

@@ -181,10 +181,7 @@ pub(crate) fn branch(folder: &Path) -> Option<String> {
     let head = folder.ancestors().find_map(|folder| head_file(&folder.join(".git")))?;
     let head = read_start(&head)?;
     let head = head.trim();
-    let name = match head.strip_prefix("ref: refs/heads/") {
-        Some(branch) => branch.to_owned(),
-        None => head.chars().take(7).collect(),
-    };
+    let name = head.strip_prefix("ref: refs/heads/").map_or_else(|| head.chars().take(7).collect(), str::to_owned);
     Some(clean_line(&name)).filter(|name| !name.is_empty())
 }
 

@@ -146,7 +146,7 @@ impl<W: Write> TextStream<W> {
 
     /// Writes painted text above the rows below. They are not redrawn while the cursor stays in its row.
     fn write(&mut self, painted: &str) -> io::Result<()> {
-        if self.has_below && self.is_open() && !painted.contains(['\n', '\r']) {
+        if self.has_below && self.is_open() && !painted.contains(['\n', '\r']) && !self.echo.is_overwide() {
             self.out.write_all(painted.as_bytes())?;
             return self.out.flush();
         }
@@ -159,7 +159,7 @@ impl<W: Write> TextStream<W> {
             all.push_str(ERASE_BELOW);
         }
         all.push_str(painted);
-        if self.is_open() && !self.below.is_empty() {
+        if self.is_open() && !self.below.is_empty() && !self.echo.is_overwide() {
             // A vertical tab scrolls if there is no room below, and keeps the column.
             let table = self.echo.partial.then(|| format!("… a table, {}", count(self.block.lines().count(), "row")));
             let height = self.below.len() + usize::from(table.is_some());
@@ -174,9 +174,19 @@ impl<W: Write> TextStream<W> {
         self.out.flush()
     }
 
+    /// Finishes the incomplete block before other output. The text may continue, in the same code fence.
+    pub(crate) fn pause(&mut self) -> io::Result<()> {
+        self.close("")
+    }
+
+    /// Returns true within a code fence, also while the text is paused.
+    pub(crate) fn in_fence(&self) -> bool {
+        self.markdown.in_fence()
+    }
+
     /// Ends the text: finishes the incomplete block, and resets the state of Markdown.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.close("")?;
+        self.pause()?;
         (self.sanitizer, self.markdown) = Default::default();
         Ok(())
     }
@@ -357,6 +367,11 @@ impl<W: Write> TextStream<W> {
 }
 
 impl Echo {
+    /// Returns true if the terminal may have wrapped the last row, over the rows below.
+    fn is_overwide(&self) -> bool {
+        self.column > self.window.0.saturating_sub(1)
+    }
+
     fn newline(&mut self) {
         self.text.push('\n');
         self.rows += 1;
@@ -415,6 +430,21 @@ mod tests {
         stream.finish().unwrap();
         let with = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
         assert_eq!(with, shown(&[text]));
+    }
+
+    #[test]
+    fn code_wider_than_the_window_is_not_mixed_with_the_rows_below() {
+        let mut bytes = Vec::new();
+        let mut stream = TextStream::new(&mut bytes, look());
+        for piece in ["```\n", "xxxxx", &"x".repeat(COLUMNS), "yyyyy", "\nend"] {
+            stream.push(piece).unwrap();
+            stream.below(vec!["status ".repeat(2), "input ".repeat(2)]).unwrap();
+        }
+        let lines = |bytes: Vec<u8>| Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
+        let open = ["x".repeat(COLUMNS), "xxxxxyyyyy".into(), "end".into(), "status ".repeat(2), "input ".repeat(2)];
+        assert_eq!(lines(stream.out.clone()), open);
+        stream.finish().unwrap();
+        assert_eq!(lines(bytes), open[..3]);
     }
 
     #[test]

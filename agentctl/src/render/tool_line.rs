@@ -98,6 +98,8 @@ pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: 
     let shown = if is_reason_below { "failed" } else { &outcome };
     let mut lines = vec![tool_line(&title, shown, &took, failed(result), columns, color)];
     if is_reason_below {
+        // A reason without spaces is one row, which the terminal wraps.
+        let outcome = clip(&outcome, columns.saturating_mul(FAILURE_LINES));
         let rows = fold(&outcome, columns.saturating_sub(3)).into_iter().take(FAILURE_LINES);
         lines.extend(rows.map(|row| paint(color, BAD, &format!("  {row}"))));
     }
@@ -444,6 +446,9 @@ mod tests {
         assert_eq!(lines[0], "✗ edit_file /project/src/lib.rs → failed · 12 ms");
         assert!(lines.contains(&below.to_owned()) && lines.iter().all(|line| width(line) < 50), "{lines:?}");
         assert_eq!(tool_lines(Some(&call), &failed, 200, false).len(), 1);
+        let huge = ToolResult { text: format!("E_PATH: {}", "x".repeat(100_000)), ..failed };
+        let lines = tool_lines(Some(&call), &huge, 50, false);
+        assert!(lines.iter().map(|line| width(line)).sum::<usize>() < 6 * 50, "{lines:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use agentd_core::{Timestamp, ids::SessionId, search::SearchHit, session::SessionSummary, visible};
+use agentd_core::{Timestamp, ids::SessionId, search::SearchHit, session::SessionSummary};
 use agentd_proto::client::Client;
 use tokio::sync::{mpsc, watch};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     mount::shown_mount,
-    report::{ago, count, waits},
+    report::{ago, count, title, waits},
 };
 
 /// Maximum number of hits of a search in texts, several of which may be in one session.
@@ -100,11 +100,7 @@ fn passage(hit: &SearchHit) -> String {
 
 fn session_choice(session: &SessionSummary, now: Timestamp) -> Choice {
     let folder = session.project.as_ref().map_or_else(|| "no folder".to_owned(), shown_mount);
-    let title = match visible::line(&session.title) {
-        title if title.is_empty() => "(untitled)".to_owned(),
-        title => title,
-    };
     let used = ago(session.updated_at, now);
     let facts = [Some(folder), Some(used), waits(session).map(str::to_owned), Some(count(session.turns, "turn"))];
-    Choice::new(&title, &facts.into_iter().flatten().collect::<Vec<_>>().join(" · "))
+    Choice::new(&title(session), &facts.into_iter().flatten().collect::<Vec<_>>().join(" · "))
 }

@@ -118,6 +118,8 @@ impl Way {
                 let line = match line {
                     "(an empty file goes)" => "(a new, empty file)",
                     "(a new, empty file)" => "(an empty file goes)",
+                    // The rest is about the content that an undo would leave.
+                    line if line.starts_with("(binary content: ") => "(binary content)",
                     line => line,
                 };
                 self.text.push_str(&(modes_swapped(line).unwrap_or_else(|| line.to_owned()) + "\n"));
@@ -163,6 +165,8 @@ mod tests {
         check("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n", "--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+new\n");
         check("--- a/x\n+++ /dev/null\n(an empty file goes)\n", "--- /dev/null\n+++ b/x\n(a new, empty file)\n");
         check("mode 0755 → 0644\n", "mode 0644 → 0755\n");
+        let binary = forward("--- a/x\n+++ /dev/null\n(binary content: 0 bytes after; version 1a is replaced)\n");
+        assert_eq!(binary, "--- /dev/null\n+++ b/x\n(binary content)\n");
         check(
             "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-new\n\\ No newline at end of file\n+old\n",
             "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n",

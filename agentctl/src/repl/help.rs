@@ -41,10 +41,8 @@ impl Chat {
         for entry in &slash::TABLE {
             self.row(&format!("/{} {}", entry.name, entry.argument), entry.does, USAGE);
         }
-        let project = match self.project().await? {
-            Some(mount) => project::load_report(&self.daemon.client, &mount.path).await,
-            None => None,
-        };
+        let folder = self.project().await?.map(|mount| mount.path);
+        let project = project::load_report(&self.daemon.client, folder).await;
         let plugins = own_commands::plugins(&self.daemon.client).await;
         let own = own_commands::all(&plugins, project.as_ref());
         for command in &own.commands {

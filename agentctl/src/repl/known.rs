@@ -50,10 +50,7 @@ impl CompletionCache {
         if let Some(session) = session {
             self.learn_status(client, session).await;
         }
-        let project = match self.status().folder {
-            Some(mount) => project::load_report(client, &mount.path).await,
-            None => None,
-        };
+        let project = project::load_report(client, self.status().folder.map(|mount| mount.path)).await;
         self.learn_names(client, session, project.as_ref()).await;
         self.learn_commands(&own_commands::plugins(client).await, project.as_ref());
     }

@@ -1,6 +1,6 @@
 //! Commands that go to another session: by name, from a list, or a new one.
 
-use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary, visible};
+use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary};
 use agentd_proto::client::NewSession;
 
 use super::{chat::Chat, conversation::ChatBackend as _};
@@ -8,7 +8,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     model_name::ModelChoice,
-    report::{ago, short_id, waits},
+    report::{ago, short_id, title, waits},
     session::SessionTarget,
     terminal::paint::clip,
 };
@@ -70,9 +70,9 @@ impl Chat {
         let sessions = self.daemon.client.sessions(LOOKED_AT).await.unwrap_or_default();
         let is_here = |session: &&SessionSummary| session.project.as_ref().is_some_and(|mount| mount.path == here);
         if let Some(last) = sessions.iter().find(is_here) {
-            let (title, used) = (clip(&visible::line(&last.title), TITLE), ago(last.updated_at, Timestamp::now()));
+            let (name, used) = (clip(&title(last), TITLE), ago(last.updated_at, Timestamp::now()));
             let waits = waits(last).map(|waits| format!(" · {waits}")).unwrap_or_default();
-            self.note(&format!("last here: {title} · {used}{waits} · /resume, or agentctl chat --continue"));
+            self.note(&format!("last here: {name} · {used}{waits} · /resume, or agentctl chat --continue"));
         }
     }
 

@@ -13,8 +13,9 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
-use super::{console::print, plain::ask_line};
+use super::{console::print, plain::ask_line, prompt::DrawnRows};
 use crate::{
+    composer::ComposerView,
     keyboard::{Key, Keyboard},
     terminal::{
         look::TerminalStyle,
@@ -92,10 +93,7 @@ impl<'a> List<'a> {
     fn press(&mut self, key: Key) -> Outcome {
         match key {
             Key::Escape | Key::Leave => return Outcome::Left,
-            Key::Enter => match self.fitting.get(self.at) {
-                Some(index) => return Outcome::Taken(*index),
-                None => return Outcome::Goes,
-            },
+            Key::Enter => return self.fitting.get(self.at).map_or(Outcome::Goes, |index| Outcome::Taken(*index)),
             Key::Up => self.at = self.at.saturating_sub(1),
             Key::Down | Key::Tab => self.at = (self.at + 1).min(self.fitting.len().saturating_sub(1)),
             Key::Char(c) => self.find(|search| search.push(c)),
@@ -164,6 +162,11 @@ impl<'a> List<'a> {
         text
     }
 
+    /// Returns the choice with this number. A number that is not shown may be a word to search for.
+    fn of_number(&self, number: usize) -> Option<usize> {
+        self.fitting.iter().take(MOST_NUMBERED).nth(number.checked_sub(1)?).copied()
+    }
+
     /// Returns the rows for the screen, none wider than the window.
     fn rows(&self, title: &str, (columns, rows): (usize, usize), color: bool) -> Vec<String> {
         let columns = columns.saturating_sub(1);
@@ -215,25 +218,28 @@ fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBoo
     if !look.err_terminal {
         return choose_by_number(keyboard, title, list, stop);
     }
-    let (mut drawn, mut shown) = (0, Vec::new());
+    let mut screen = DrawnRows::new(look);
     loop {
         list.add_found();
         let rows = list.rows(title, (look.size)(), look.err_color);
-        if rows != shown {
-            redraw(drawn, &rows)?;
-            drawn = rows.len();
-            shown = rows;
+        if rows != screen.drawn.rows {
+            // At the start of the first row, the cursor stays where it is if a resize wraps the rows.
+            screen.draw(ComposerView { rows, cursor: (0, 0) })?;
         }
         let Some(press) = keyboard.wait(GLANCE) else {
             if stop.load(Ordering::Relaxed) {
-                return redraw(drawn, &[]).map(|()| None);
+                return Ok(None);
             }
             continue;
         };
-        match list.press(press.key) {
-            Outcome::Goes => {}
-            Outcome::Taken(index) => return redraw(drawn, &[]).map(|()| Some(index)),
-            Outcome::Left => return redraw(drawn, &[]).map(|()| None),
+        match press.key {
+            // The cursor is below other output.
+            Key::Resume => screen.drawn = ComposerView::default(),
+            key => match list.press(key) {
+                Outcome::Goes => {}
+                Outcome::Taken(index) => return Ok(Some(index)),
+                Outcome::Left => return Ok(None),
+            },
         }
     }
 }
@@ -254,8 +260,8 @@ fn choose_by_number(
         if words.is_empty() {
             return Ok(None);
         }
-        match words.parse::<usize>().ok().and_then(|number| list.fitting.get(number.checked_sub(1)?)) {
-            Some(index) => return Ok(Some(*index)),
+        match words.parse::<usize>().ok().and_then(|number| list.of_number(number)) {
+            Some(index) => return Ok(Some(index)),
             None => list.find(|search| words.clone_into(search)),
         }
         for _ in 0..MAX_GLANCES {
@@ -265,12 +271,6 @@ fn choose_by_number(
             std::thread::sleep(GLANCE);
         }
     }
-}
-
-/// Replaces the rows on the screen.
-fn redraw(drawn: usize, rows: &[String]) -> io::Result<()> {
-    let up = if drawn > 1 { format!("\x1b[{}A", drawn - 1) } else { String::new() };
-    print(&format!("{up}\r\x1b[J{}", rows.join("\r\n")))
 }
 
 #[cfg(test)]
@@ -343,6 +343,8 @@ mod tests {
             assert!(rows.iter().all(|row| width(row) <= size.0), "{size:?}: {rows:?}");
             assert!(size.0 < 10 || rows.iter().any(|row| row.starts_with("› 30")), "{size:?}: {rows:?}");
         }
+        let hidden = MOST_NUMBERED + 1;
+        assert_eq!([0, 1, hidden - 1, hidden].map(|number| list.of_number(number)), [None, Some(0), Some(19), None]);
         let choices = choices();
         let mut list = List::new(&choices, 0, None);
         assert!(!list.rows("Sessions", (80, 24), false).concat().contains('\x1b'));

@@ -32,8 +32,7 @@ impl Chat {
     pub(super) async fn run_own_command(&mut self, line: String) -> Option<anyhow::Result<Exit>> {
         let (name, arguments) = slash::own_name(&line)?;
         let project = match self.project().await {
-            Ok(Some(mount)) => project::load_report(&self.daemon.client, &mount.path).await,
-            Ok(None) => None,
+            Ok(mount) => project::load_report(&self.daemon.client, mount.map(|mount| mount.path)).await,
             Err(failure) => return Some(Err(self.unsent(line, failure).await)),
         };
         let plugins = own_commands::plugins(&self.daemon.client).await;
@@ -83,10 +82,7 @@ pub(crate) async fn input_for_run(
     line: &str,
 ) -> Result<Option<TurnInput>, Failure> {
     if let Some((name, arguments)) = slash::own_name(line) {
-        let report = match project {
-            Some(mount) => project::load_report(client, &mount.path).await,
-            None => None,
-        };
+        let report = project::load_report(client, project.map(|mount| &mount.path)).await;
         if let Some(command) = own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
             if command.origin == CommandOrigin::Project {
                 terminal::note(&format!("/{name} comes from this project: {}", command.file));

@@ -166,17 +166,18 @@ fn excerpt(input: &str) -> String {
 
 /// Rows at the bottom of the screen, erased when this is dropped.
 #[derive(Debug)]
-struct DrawnRows {
+pub(super) struct DrawnRows {
     look: TerminalStyle,
-    drawn: ComposerView,
+    pub(super) drawn: ComposerView,
 }
 
 impl DrawnRows {
-    fn new(look: TerminalStyle) -> Self {
+    pub(super) fn new(look: TerminalStyle) -> Self {
         Self { look, drawn: ComposerView::default() }
     }
 
-    fn draw(&mut self, view: ComposerView) -> io::Result<()> {
+    /// Replaces the rows on the screen.
+    pub(super) fn draw(&mut self, view: ComposerView) -> io::Result<()> {
         let below = view.rows.len().saturating_sub(view.cursor.0 + 1);
         let up = if below > 0 { format!("\x1b[{below}A") } else { String::new() };
         let right = if view.cursor.1 > 0 { format!("\x1b[{}C", view.cursor.1) } else { String::new() };

@@ -413,10 +413,7 @@ impl Question<'_> {
             let Some(text) = self.line(&prompt, "")? else {
                 return if self.is_dropped { self.dropped() } else { self.skipped("TEXT") };
             };
-            let text = match default {
-                Some(default) if text.trim().is_empty() => default.to_owned(),
-                _ => text,
-            };
+            let text = default.filter(|_| text.trim().is_empty()).map_or(text, str::to_owned);
             let answer = Answer::Text { text: self.interrupt.ask.chosen(&text).to_owned() };
             match answer.misfit(&self.interrupt.ask) {
                 Some(why) if required => self.not_taken(why)?,

@@ -64,8 +64,13 @@ impl Chat {
             }
         }
         human.leave()?;
-        for line in absence.lines(Timestamp::now(), view.pending.len()) {
-            self.note(&line);
+        // The open turn has a newer message, unless that was queued.
+        let is_newer = |item: &NumberedItem| {
+            let is_late = |steered| steered || absence.queued == 0;
+            item.seq >= before && matches!(item.item.body, ItemBody::UserMessage { steered, .. } if is_late(steered))
+        };
+        if !items.iter().any(is_newer) {
+            absence.lines(Timestamp::now(), view.pending.len()).iter().for_each(|line| self.note(line));
         }
         Ok(())
     }

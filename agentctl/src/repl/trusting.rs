@@ -10,7 +10,7 @@ impl Chat {
     pub(super) async fn tell_of_project(&mut self) {
         // The chat works without this notice.
         let Ok(Some(mount)) = self.project().await else { return };
-        let Some(report) = project::load_report(&self.daemon.client, &mount.path).await else { return };
+        let Some(report) = project::load_report(&self.daemon.client, Some(&mount.path)).await else { return };
         let Some(notice) = project::notice(&report) else { return };
         self.shown_project = Some(report.hash.clone());
         self.note(&notice);

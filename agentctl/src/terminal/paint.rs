@@ -49,11 +49,16 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
+/// Returns the number of columns of a character in a text. The selector U+FE0F shows the one before it as a wide emoji.
+pub(crate) fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(0) + usize::from(c == '\u{fe0f}')
+}
+
 /// Returns the maximum number of columns that a character occupies on any terminal: ambiguous characters count as wide,
 /// and parts of a joined emoji are counted separately. Code that must know the cursor's row wraps lines by this width,
 /// so that no terminal wraps them at another place.
 pub(crate) fn widest(c: char) -> usize {
-    c.width_cjk().unwrap_or(0)
+    c.width_cjk().unwrap_or(0).max(columns_of(c))
 }
 
 /// Wraps a line into rows of at most `columns`, at spaces if possible.
@@ -79,7 +84,7 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     let mut clipped = String::new();
     let mut used_columns = 0;
     for c in text.chars() {
-        used_columns += c.width().unwrap_or(0);
+        used_columns += columns_of(c);
         if used_columns + 1 > columns {
             break;
         }
@@ -187,5 +192,7 @@ mod tests {
         assert_eq!(clip("longer than that", 8), "longer…");
         assert_eq!(clip("漢字漢字", 5), "漢字…");
         assert_eq!(clip("漢字", 0), "…");
+        let wide = clip(&"\u{2764}\u{fe0f}".repeat(9), 6);
+        assert!(width(&wide) <= 6, "{wide}");
     }
 }

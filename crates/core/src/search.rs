@@ -38,6 +38,8 @@ const EXCERPT: usize = 240;
 const MAX_OCCURRENCES: usize = 16;
 /// Punctuation at the end of a word that does not belong to the word.
 const END_MARKS: [char; 14] = ['?', '!', '.', ',', ';', ':', '…', '？', '！', '。', '，', '、', '；', '：'];
+/// Marks around a word, which its other occurrences do not have.
+const ENCLOSING: [char; 13] = ['(', ')', '[', ']', '{', '}', '<', '>', '`', '\'', '‘', '’', '*'];
 
 /// Query for words and phrases, in any order, ignoring case. Texts with all of them match best; texts with any of them
 /// also match.
@@ -163,13 +165,19 @@ impl SearchQuery {
 }
 
 /// Splits a word where it changes between scripts with and without spaces, and the latter into every three characters
-/// in a row, because such a word may be a whole sentence.
+/// in a row, because such a word may be a whole sentence. Other words lose the marks around them.
 fn runs(word: &str) -> Vec<String> {
     let letters: Vec<char> = word.chars().collect();
     let mut runs = Vec::new();
     for run in letters.chunk_by(|left, right| is_unspaced(*left) == is_unspaced(*right)) {
-        let length = if run.iter().copied().all(is_unspaced) { run.len().min(TRIGRAM) } else { run.len() };
-        runs.extend(run.windows(length).map(|part| part.iter().collect::<String>()));
+        if run.iter().copied().all(is_unspaced) {
+            runs.extend(run.windows(run.len().min(TRIGRAM)).map(|part| part.iter().collect::<String>()));
+            continue;
+        }
+        let run: String = run.iter().collect();
+        let is_end = |letter: char| ENCLOSING.contains(&letter) || END_MARKS.contains(&letter);
+        let bare = run.trim_start_matches(ENCLOSING).trim_end_matches(is_end);
+        runs.push(if is_indexed(bare) { bare.to_owned() } else { run });
     }
     runs
 }
@@ -307,6 +315,9 @@ mod tests {
         check("\"税务报告\"", &[]);
         check("哪里改max_retries？", &["哪里改", "max_retries"]);
         check("报告 税 2024", &["报告", "2024"]);
+        check("where is `max_retries` (set)?", &["where", "max_retries", "set"]);
+        check("`max_retries`在哪里", &["max_retries", "在哪里"]);
+        check("(a)", &[]);
         let long: String = ('\u{4e00}'..='\u{5000}').collect();
         assert!(SearchQuery::parse(&long).unwrap().parts.len() <= MAX_TERMS);
         assert!(SearchQuery::parse("tax papers").unwrap().requiring_all().parts.is_empty());

@@ -310,6 +310,47 @@ async fn sessions_are_listed_with_their_folder_and_found_by_their_text() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_is_drawn_again_after_a_stop_and_a_resize() {
+    let world = World::start().await;
+    world.model.reply(says("Hello."));
+    world.ok(["run", "Paint it red"]).await;
+    let line = "set -m; \"$@\"; echo stopped; fg";
+    let mut screen = Screen::around(&world.daemon, (80, 24), line, &["chat", "-C", "none"]);
+    screen.prompt();
+    screen.types("/resume\r");
+    screen.sees("› Paint it red");
+    screen.types("\u{1a}");
+    screen.wait("the list is below the output of the shell", |screen| {
+        let rows = screen.rows();
+        let at = |text: &str| rows.iter().rposition(|row| row.contains(text));
+        at("stopped").is_some_and(|stopped| at("› Paint it red") > Some(stopped))
+    });
+    screen.resize(50);
+    screen.types("pa");
+    screen.sees("Sessions: pa");
+    screen.types("\r");
+    screen.sees("Hello.");
+    screen.prompt();
+    let counts = ["stopped", "Sessions: "].map(|text| screen.count(text));
+    assert_eq!(counts, [1, 0], "{}", screen.rows().join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_without_a_message_has_a_name() {
+    let world = World::start().await;
+    world.model.reply(Reply::never());
+    let folder = folder(&world, "app");
+    let mut screen = Screen::ready(&world.daemon, (80, 24), &["-C", &folder]);
+    screen.types("Wipe it\r");
+    screen.sees_input("› (Enter", "");
+    screen.types(ESCAPE);
+    screen.sees_input("› Wipe", " it");
+    drop(screen);
+    let screen = Screen::ready(&world.daemon, (80, 24), &["-C", &folder]);
+    has_all(&screen.rows().join(" "), &["last here: (untitled) · "]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_key_is_reported_with_its_source() {
     for is_in_file in [false, true] {
         let (model, mut home) = TempHome::with_server().await;
@@ -333,6 +374,25 @@ async fn refused_key_is_reported_with_its_source() {
             has_all(&shown, &["401", "wrong key", source]);
             assert!(!shown.contains("hunter2"), "{shown}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_wider_than_the_window_is_not_mixed_with_the_status() {
+    let world = World::start().await;
+    let code: String = (100..200).map(|number| format!("{number},")).collect();
+    for columns in WIDTHS {
+        let (start, rest) = code.split_at(16);
+        world.model.reply(Reply::deltas(["```\n", start, rest, "\nshort", "\n```\n"]).hold_after_text("short"));
+        let mut screen = Screen::ready(&world.daemon, (columns, 24), &["-C", "none"]);
+        screen.types("Go\r");
+        screen.sees("short");
+        screen.sees_input("› (Enter", "");
+        let rows = screen.rows();
+        assert!(rows.concat().contains(&format!("{code}short")), "at {columns} columns:\n{}", rows.join("\n"));
+        assert_eq!(screen.count("ask · no folder"), 1, "at {columns} columns:\n{}", rows.join("\n"));
+        world.model.release_held_reply();
+        screen.prompt();
     }
 }
 

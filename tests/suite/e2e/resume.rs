@@ -149,4 +149,17 @@ async fn resumed_session_summarises_what_ended_meanwhile() {
     let shown = terminal.prompt();
     has_all(&shown, &["since the last message, 3 h ago: 1 turn ended", "changed: outputs/a.txt"]);
     terminal.leaves();
+
+    // The turn that waits has a newer message.
+    world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/b.txt", "content": "b"})));
+    let args = ["run", "Another", "--session", &session, "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.spawn_agentctl(args);
+    running.event("interrupt_raised").await;
+    drop(running);
+    let mut terminal = Terminal::open(&world.daemon, &options);
+    let shown = terminal.sees("y yes");
+    assert!(shown.contains("It is written.") && !shown.contains("since the last message"), "{shown:?}");
+    terminal.presses_for("s", "/interrupts asks again");
+    terminal.prompt();
+    terminal.leaves();
 }

@@ -14,7 +14,7 @@ use crate::{
 impl<O: Write, E: Write> Human<O, E> {
     /// Shows the side questions with their answers, unless a text is in progress.
     pub(super) fn show_asides(&mut self) -> io::Result<()> {
-        while !self.text.is_open() && !self.asides.is_empty() {
+        while !(self.text.is_open() || self.text.in_fence() || self.asides.is_empty()) {
             let aside = self.asides.remove(0);
             self.status(QUIET, &format!("btw · {}", clean_line(&aside.question)))?;
             match aside.answer {

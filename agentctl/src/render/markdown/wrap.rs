@@ -4,7 +4,7 @@ use anstyle::Style;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::inline::Span;
-use crate::terminal::paint::{paint, width};
+use crate::terminal::paint::{columns_of, paint, width};
 
 /// Breaks spans into rows of at most `columns`. The first row begins with `first`, the others with `next`.
 ///
@@ -16,7 +16,7 @@ pub(crate) fn wrap(spans: &[Span], columns: usize, first: &str, next: &str) -> V
     let mut start = 0;
     loop {
         let prefix = if rows.is_empty() { first } else { next };
-        let (end, resume) = cut(text.len(), |at| text[at].0, start, room(prefix), |c| c.width().unwrap_or(0));
+        let (end, resume) = cut(text.len(), |at| text[at].0, start, room(prefix), columns_of);
         rows.push(format!("{prefix}{}", styled(&text[start..end])));
         if resume >= text.len() {
             return rows;
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wrapped_rows_fit_and_lose_only_spaces(text in "[a-c 漢é👩]{0,60}", columns in 0_usize..30) {
+        fn wrapped_rows_fit_and_lose_only_spaces(text in "[a-c 漢é👩❤\u{fe0f}]{0,60}", columns in 0_usize..30) {
             let rows = rows(&text, columns);
             for row in &rows {
                 prop_assert!(width(row) <= columns.max(4), "{row:?}");

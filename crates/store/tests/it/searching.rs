@@ -43,6 +43,7 @@ async fn texts_with_all_words_come_first_and_common_words_count_little() {
     check(&["the limit of patience", LIMIT], "why the RETRY-less limit?", &["limit of patience"]).await;
     check(&["现在重试次数是五次", "我们改了名字"], "我们在哪里改了重试次数？", &["现在重试次数是五次"]).await;
     check(&["税务报告"], "报告 1999", &["税务报告"]).await;
+    check(&[LIMIT], "where is `limit` (seven)?", &[LIMIT]).await;
     check(&[LIMIT], "where did they say \"retry limit\" 'twice' (or not)", &[LIMIT]).await;
 }
 

@@ -180,10 +180,7 @@ fn visible_value(value: &Value, deep: usize) -> Value {
 
 /// Truncates a text to `longest` characters. Returns true if characters were removed.
 fn truncate(text: &str, longest: usize) -> (&str, bool) {
-    match text.char_indices().nth(longest) {
-        Some((at, _)) => (&text[..at], true),
-        None => (text, false),
-    }
+    text.char_indices().nth(longest).map_or((text, false), |(at, _)| (&text[..at], true))
 }
 
 /// Default number of search results.
