@@ -188,7 +188,10 @@ impl Chat {
 
     /// Asks all pending questions of this session.
     pub(super) async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
-        let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
+        let name = session.to_string();
+        // The turn may continue, and even end, before the chat attaches to it again.
+        let before = self.daemon.client.session(&name).await?.session;
+        let pending = self.daemon.client.interrupts(Some(&name)).await?;
         if pending.is_empty() {
             self.note("nothing waits for an answer here");
         }
@@ -217,12 +220,10 @@ impl Chat {
             self.note("the turn waits; /interrupts asks again");
             return Ok(());
         }
-        // The turn continues after an answer.
-        let view = self.daemon.client.session(&session.to_string()).await?;
-        if let (Some(_), Some((_, first_seq))) = (view.live_turn, view.session.open_turn) {
-            let after = view.session.summary.last_seq.max(first_seq.saturating_sub(1));
+        let now = self.daemon.client.session(&name).await?;
+        if before.open_turn.is_some() && (now.live_turn.is_some() || now.session.open_turn.is_none()) {
             self.signals.forget();
-            let line = SocketLine::attach(&self.daemon, session, after).await?;
+            let line = SocketLine::attach(&self.daemon, session, before.summary.last_seq).await?;
             self.follow(line, None).await?;
         }
         Ok(())

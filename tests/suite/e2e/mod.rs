@@ -249,7 +249,7 @@ impl World {
     /// Starts with a model whose default reply is this text.
     async fn with_reply(text: &str) -> Self {
         let world = Self::start().await;
-        world.model.default_reply(Reply::text(text));
+        world.model.default_reply(Reply::deltas([text]));
         world
     }
 
