@@ -223,7 +223,7 @@ fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBoo
         list.add_found();
         let rows = list.rows(title, (look.size)(), look.err_color);
         if rows != screen.drawn.rows {
-            // At the start of the first row, the cursor stays where it is if a resize wraps the rows.
+            // At the start of the first row, the cursor stays where it is if a resize wraps the rows, unless they scroll.
             screen.draw(ComposerView { rows, cursor: (0, 0) })?;
         }
         let Some(press) = keyboard.wait(GLANCE) else {
@@ -235,6 +235,8 @@ fn choose(keyboard: &Keyboard, title: &str, mut list: List<'_>, stop: &AtomicBoo
         match press.key {
             // The cursor is below other output.
             Key::Resume => screen.drawn = ComposerView::default(),
+            // A lower window has lost the rows at its bottom.
+            Key::Resize => screen.erase()?,
             key => match list.press(key) {
                 Outcome::Goes => {}
                 Outcome::Taken(index) => return Ok(Some(index)),

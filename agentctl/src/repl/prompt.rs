@@ -187,7 +187,7 @@ impl DrawnRows {
         Ok(())
     }
 
-    fn erase(&mut self) -> io::Result<()> {
+    pub(super) fn erase(&mut self) -> io::Result<()> {
         let erasure = self.erasure();
         self.drawn = ComposerView::default();
         print(&erasure)

@@ -325,7 +325,10 @@ async fn list_is_drawn_again_after_a_stop_and_a_resize() {
         let at = |text: &str| rows.iter().rposition(|row| row.contains(text));
         at("stopped").is_some_and(|stopped| at("› Paint it red") > Some(stopped))
     });
-    screen.resize(50);
+    let title = screen.rows().iter().rposition(|row| row.contains("Sessions ")).unwrap();
+    screen.resize_to((80, u16::try_from(title).unwrap() + 1));
+    screen.sees("› Paint it red");
+    screen.resize_to((50, 24));
     screen.types("pa");
     screen.sees("Sessions: pa");
     screen.types("\r");

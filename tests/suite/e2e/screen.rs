@@ -92,9 +92,16 @@ impl Screen {
     #[track_caller]
     pub(super) fn resize(&mut self, columns: u16) {
         let (rows, _) = self.parser.screen().size();
+        self.resize_to((columns, rows));
+    }
+
+    /// Changes the number of columns and rows. The rows below the window are lost.
+    #[track_caller]
+    pub(super) fn resize_to(&mut self, (columns, rows): (u16, u16)) {
         self.parser.screen_mut().set_size(rows, columns);
         let terminal = self.terminal.try_clone().unwrap();
-        let set = Command::new("stty").args(["cols", &columns.to_string()]).stdin(terminal).status().unwrap();
+        let size = ["cols", &columns.to_string(), "rows", &rows.to_string()];
+        let set = Command::new("stty").args(size).stdin(terminal).status().unwrap();
         assert!(set.success());
     }
 
