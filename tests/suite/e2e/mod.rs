@@ -37,6 +37,7 @@
 //! - [`learning`]: limits and quirks of servers, detected, reported and remembered. [`refusals`]: pictures, tools and
 //!   single tools that a server rejects, in any wording. [`routes`]: use of proxies.
 //! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model received.
+//! - [`remote`]: daemons of other machines, over SSH.
 //! - [`agents`]: their selection, handing over of a session, and delegation. [`subagents`]: sessions that do parts of
 //!   the work.
 //! - [`providers`]: servers whose own data must be sent back to them, but not to other servers. [`wires`]: servers that
@@ -132,6 +133,7 @@ mod readme;
 mod recordings;
 mod refusals;
 mod relief;
+mod remote;
 mod requests;
 mod resume;
 mod retention;

@@ -9,7 +9,7 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_300, 299_000),
+    ("agentctl", 27_720, 303_900),
     ("agentd", 10_580, 112_500),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),
