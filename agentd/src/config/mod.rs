@@ -31,6 +31,7 @@ use agentd_core::agent::Agents;
 use agentd_extensions::skills::SkillSettings;
 use agentd_lsp::LanguageConfig;
 use agentd_mcp::McpConfig;
+use agentd_models::EmbeddingsConfig;
 use agentd_policy::{Policy, RuleError, RuleFile, Rules};
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
@@ -63,6 +64,8 @@ pub struct Config {
     pub daemon: DaemonSettings,
     /// Slots from `models.yaml` and `MODEL_*`.
     pub models: ModelSettings,
+    /// Settings of the embeddings from `models.yaml`.
+    pub embeddings: Option<EmbeddingsConfig>,
     /// Tool settings from `tools.yaml`.
     pub tools: ToolSettings,
     /// Agents from `agents.yaml` and from plugins.
@@ -105,7 +108,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut origins = Origins::default();
     let sources = &sources.with_dotenv()?;
     let daemon = daemon_settings(sources, &mut origins)?;
-    let models = models::resolve(sources, &mut origins)?;
+    let (models, embeddings) = models::resolve(sources, &mut origins)?;
     let (mcp, server_plugins) = mcp::resolve(sources, &mut origins)?;
     let names = ToolNames::new(&mcp);
     let tools = agents::tools(sources, &names, &mut origins)?;
@@ -114,6 +117,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     Ok(Config {
         daemon,
         models,
+        embeddings,
         tools,
         agents,
         agent_plugins,
@@ -147,9 +151,10 @@ impl Config {
     /// Returns all secrets in the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let servers = self.models.iter().filter_map(|(_, model)| match model {
-            ModelLocation::Server(model) => Some(model),
+            ModelLocation::Server(model) => Some(&**model),
             ModelLocation::Gguf(_) => None,
         });
+        let servers = servers.chain(self.embeddings.iter().map(|embeddings| &embeddings.model));
         let search_keys = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
         let model_keys = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
         let keys = model_keys.chain(search_keys).map(SecretString::expose_secret);

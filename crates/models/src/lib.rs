@@ -11,11 +11,13 @@
 //! - `answer`: the answer read so far; `runaway`: detection of endless repetition; `thoughts`: reasoning that a server
 //!   leaves in the text; `code_spans`: detection of code; `text_protocol`: tool calls for models whose wire has none,
 //!   and calls that a server did not parse.
+//! - `embeddings`: vectors of texts, so that texts are found by their meaning.
 //! - `http`: requests to servers and their failures.
 
 mod answer;
 mod call;
 pub mod config;
+mod embeddings;
 mod facts;
 mod http;
 pub mod router;
@@ -23,5 +25,6 @@ mod wire;
 
 pub use agentd_http::init_crypto;
 pub use config::{ChatTemplate, Effort, Fallback, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
+pub use embeddings::{EmbeddingStore, EmbeddingsConfig};
 pub use facts::{catalogue::default_models, records::ModelRecords};
 pub use router::{ModelRouter, SlotError, connect};

@@ -75,6 +75,7 @@ const CORE: Floors = &[
         "client_file",
         "code",
         "counters",
+        "embedding",
         "environment",
         "error",
         "guarded",
@@ -113,7 +114,8 @@ const INDEX: Floors = &[
     &["library"],
 ];
 
-const MODELS: Floors = &[&["config", "lib"], &["http"], &["answer", "facts"], &["wire"], &["call"], &["router"]];
+const MODELS: Floors =
+    &[&["config", "lib"], &["http"], &["answer", "embeddings", "facts"], &["wire"], &["call"], &["router"]];
 
 const POLICY: Floors =
     &[&["file", "lib", "opinion"], &["command", "rules"], &["checker"], &["grants"], &["judge"], &["grant_check"]];
