@@ -120,6 +120,14 @@ pub fn print(tool: &ToolSpec) -> Fingerprint {
 /// Size in tokens up to which a window gets brief tool descriptions.
 const SMALL_WINDOW: u64 = 12_288;
 
+/// Size in tokens below which a window gets a few tools only.
+const TINY_WINDOW: u64 = 6_144;
+
+/// Returns true if only a few tools are shown in a window of this size.
+pub fn is_tiny(window: u64) -> bool {
+    window < TINY_WINDOW
+}
+
 /// Returns true if tools have brief descriptions in a window of this size.
 pub fn is_brief_for(window: u64) -> bool {
     window <= SMALL_WINDOW

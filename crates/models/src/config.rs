@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use agentd_core::{
     model::{ModelRequest, Slot},
+    route,
     usage::Prices,
 };
+use reqwest::Url;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,6 +20,9 @@ pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
 /// Idle timeout of the Responses wire in milliseconds. On this wire, models reason without any output or keep-alive.
 const THINKING_TIMEOUT_MS: u64 = 300_000;
+
+/// First-byte timeout in milliseconds, and that of servers on this machine: a slow one starts over if it is asked again.
+const FIRST_BYTE_TIMEOUTS_MS: [u64; 2] = [120_000, 600_000];
 
 agentd_core::names! {
     /// Dialect of a server.
@@ -138,11 +143,14 @@ pub enum Fallback {
 impl ModelConfig {
     /// Creates a configuration from a dialect and a base URL.
     pub fn new(wire: Wire, base_url: impl Into<String>) -> Self {
+        let base_url = base_url.into();
+        let url = Url::parse(&base_url).ok();
+        let is_local = url.is_some_and(|url| url.host_str().is_some_and(route::is_this_machine));
         Self {
             wire,
-            base_url: base_url.into(),
+            base_url,
             connect_timeout_ms: 10_000,
-            first_byte_timeout_ms: 120_000,
+            first_byte_timeout_ms: FIRST_BYTE_TIMEOUTS_MS[usize::from(is_local)],
             idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { 60_000 },
             retries: 3,
             retry_delay_ms: 500,

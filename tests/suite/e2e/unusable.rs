@@ -57,3 +57,48 @@ async fn a_call_as_text_is_never_the_answer() {
     let warning = lines.iter().find(|line| line["code"] == "call_as_text").unwrap();
     assert!(warning["message"].as_str().unwrap().contains("native_tools: false"), "{warning}");
 }
+
+#[tokio::test]
+async fn calls_in_forms_of_model_families_run_in_text_mode_and_never_answer() {
+    let in_text = World::with_files(&[("config/models.yaml", "base: {native_tools: false}\n")]).await;
+    let native = World::start().await;
+    for call in [
+        "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+        "<tool_call>\n{'name': 'now', 'arguments': {}}",
+        "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "{\"name\": \"now\", \"parameters\": {}}",
+        "<|python_tag|>now.call()",
+        "[now()]",
+        "[TOOL_CALLS]now[ARGS]{}",
+        "<tool_call>now\n</tool_call>",
+        "```tool_code\nnow()\n```",
+        "Thought: I need the time.\nAction: now\nAction Input: {}",
+        "assistantcommentary to=functions.now json{}",
+    ] {
+        in_text.model.reply(Reply::deltas([call])).reply(Reply::text("It is noon."));
+        let result = in_text.ok(["run", "What time is it?", "--output", "json"]).await.json();
+        holds(&result, json!({"stop_reason": "completed", "text": "It is noon.", "steps": 2}));
+        let sent = in_text.model.requests().pop().unwrap().body["messages"].to_string();
+        assert!(sent.contains("<tool_result name=\\\"now\\\">"), "{call}: {sent}");
+
+        native.model.reply(Reply::deltas([call])).reply(Reply::text("It is noon."));
+        let result = native.ok(["run", "What time is it?", "--output", "json"]).await.json();
+        holds(&result, json!({"stop_reason": "completed", "text": "It is noon.", "steps": 2}));
+    }
+}
+
+#[tokio::test]
+async fn tiny_window_holds_a_turn_with_a_tool() {
+    let world = World::with_files(&[("config/models.yaml", "base: {context_window: 4096}\n")]).await;
+    let read = Reply::tool_call("read_file", json!({"path": "/project/a.txt"}));
+    world.model.reply(read).reply(Reply::text("It says: noon."));
+    world.write("project/a.txt", "noon\n".repeat(200));
+    let folder = world.path().join("project");
+    let result = world.ok(["run", "-C", folder.to_str().unwrap(), "Read a.txt", "--output", "json"]).await.json();
+    holds(&result, json!({"stop_reason": "completed", "text": "It says: noon.", "steps": 2}));
+    let requests = world.model.requests();
+    assert_eq!(requests.len(), 2, "nothing was compacted");
+    let tools = requests[1].body["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
+    assert!(names.contains(&"find_tool") && names.len() <= 7, "{names:?}");
+}

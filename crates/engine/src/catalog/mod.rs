@@ -33,6 +33,10 @@ pub(crate) const DELEGATE: &str = "delegate_task";
 /// Tools of links that users may disable. Tools that other links mention to the model cannot be disabled.
 pub(crate) const HIDEABLE: [&str; 2] = [DELEGATE, FIND_TOOL];
 
+/// Tools shown in a tiny window. Any other tool must be mentioned or found.
+const TINY_SET: [&str; 7] =
+    ["edit_file", FIND_TOOL, "grep", "list_files", "read_file", "run_bash_command", "write_file"];
+
 /// Tools mentioned by users or agents, by the names used in calls.
 pub(crate) type MentionedTools = BTreeSet<String>;
 
@@ -226,6 +230,8 @@ pub(crate) struct ToolScope {
     pub(crate) for_code: bool,
     /// True if descriptions are shortened because the window is small.
     pub(crate) brief: bool,
+    /// True if only a few tools are shown because the window is tiny.
+    pub(crate) is_tiny: bool,
     /// True if the session has no project.
     pub(crate) without_project: bool,
 }
@@ -338,7 +344,8 @@ fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, sco
         return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
     }
     let has_tag = |tag: &str| label.tags.iter().any(|other| other == tag);
-    match label.tier {
+    let is_left_out = scope.is_tiny && !TINY_SET.contains(&name);
+    match if is_left_out { ToolTier::Discovered } else { label.tier } {
         ToolTier::Core => Availability::Core,
         ToolTier::Enabled => Availability::Enabled,
         _ if scope.only.is_some() => Availability::Allowed,
@@ -401,6 +408,8 @@ mod tests {
         check(&[], &vision_scope, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
         let code_scope = ToolScope { for_code: true, ..any.clone() };
         check(&[], &code_scope, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
+        let tiny_scope = ToolScope { is_tiny: true, ..any.clone() };
+        check(&["ask_human"], &tiny_scope, &["grep", "read_file", "ask_human"]);
         let named = |names: &[&str]| {
             let tools = Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>());
             ToolScope { agent: Some(AgentScope { id: "x".to_owned(), tools }), ..ToolScope::default() }

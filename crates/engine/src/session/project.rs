@@ -264,6 +264,7 @@ impl Actor {
             has_vision,
             for_code: slot == Slot::Code,
             brief,
+            is_tiny: brief && toolset::is_tiny(window),
             without_project: self.state.settings.project.is_none(),
         }
     }

@@ -227,6 +227,9 @@ pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 /// longer.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
+/// Maximum of this time, unless one of the timeouts is longer.
+const MAX_KEEP_ALIVE: Duration = Duration::from_secs(600);
+
 /// Maximum time for reading data that already arrived, after a deadline was noticed late.
 pub(super) const MAX_GRACE: Duration = Duration::from_secs(2);
 
@@ -279,7 +282,9 @@ impl Deadlines {
     /// Returns a deadline for the next part of the answer itself, from now. A server sends comments while it processes
     /// a long prompt; a stuck server may send them indefinitely.
     pub(crate) fn keep_alive(&self) -> Deadline {
-        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
+        let longer = self.first_byte.max(self.idle);
+        let limit = longer.saturating_mul(KEEP_ALIVE_TIMES).min(MAX_KEEP_ALIVE.max(longer));
+        Deadline::new(limit, MissedDeadline::KeepAlive)
     }
 
     /// Returns a deadline for data after the answer, within `limit` from now.

@@ -11,6 +11,19 @@ async fn fail(reply: Reply) -> Outcome {
     outcome
 }
 
+#[test]
+fn servers_on_this_machine_have_longer_for_the_first_byte() {
+    let check = |base_url: &str, seconds: u64| {
+        assert_eq!(ModelConfig::new(Wire::OpenAi, base_url).first_byte_timeout_ms, seconds * 1000, "{base_url}");
+    };
+    check("http://127.0.0.1:8080/v1", 600);
+    check("http://[::1]:8080/v1", 600);
+    check("http://ollama.localhost/v1", 600);
+    check("https://api.example.org/v1", 120);
+    check("http://192.168.0.7:8080/v1", 120);
+    check("nonsense", 120);
+}
+
 #[tokio::test]
 async fn invalid_bodies_are_protocol_errors() {
     let json = |body: &str| Reply::status(200, body);

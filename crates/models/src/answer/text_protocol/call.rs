@@ -1,7 +1,7 @@
 //! Parsing of objects as calls, and of texts that consist only of calls. Also parses model-specific call formats that
 //! servers should have parsed. Pure.
 
-use std::{borrow::Cow, collections::BTreeMap, iter};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use agentd_core::{tool::ToolSpec, untrusted};
 use serde_json::value::RawValue;
@@ -9,10 +9,13 @@ use serde_json::value::RawValue;
 use crate::answer::RawCall;
 
 /// Maximum length of an unknown tool's name.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 
 /// Maximum number of bytes before the first key of an object, or before the code of a fence.
 pub(super) const MAX_OPENING: usize = 1 << 10;
+
+/// Quotes around names. The typographic ones are not JSON, so that such a call does not run.
+const QUOTES: [char; 3] = ['"', '“', '”'];
 
 /// Mark of a fence.
 pub(super) const FENCE: &str = "```";
@@ -63,9 +66,10 @@ pub(super) fn leading_tool_name(object: &str, tools: &[ToolSpec]) -> Option<Stri
 /// Returns the values of the first keys that name a tool.
 pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAME_KEYS.into_iter().filter_map(move |key| {
-        let (_, rest) = text.split_once(&format!("\"{key}\""))?;
-        let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
-        rest.split_once('"').map(|(name, _)| name)
+        let mut keys = text.match_indices(key).map(|(at, _)| (&text[..at], &text[at + key.len()..]));
+        let (_, rest) = keys.find(|(before, after)| before.ends_with(QUOTES) && after.starts_with(QUOTES))?;
+        let rest = rest.strip_prefix(QUOTES)?.trim_start().strip_prefix(':')?.trim_start().strip_prefix(QUOTES)?;
+        rest.split_once(QUOTES).map(|(name, _)| name)
     })
 }
 
@@ -80,11 +84,11 @@ pub(super) fn may_be_call(object: &str, with_any_key: bool) -> Option<bool> {
     if object.len() - key.len() > MAX_OPENING {
         return Some(false);
     }
-    let Some(key) = key.strip_prefix('"') else { return if key.is_empty() { None } else { Some(false) } };
+    let Some(key) = key.strip_prefix(QUOTES) else { return if key.is_empty() { None } else { Some(false) } };
     if with_any_key {
         return Some(true);
     }
-    match key.split_once('"') {
+    match key.split_once(QUOTES) {
         Some((key, _)) => Some(FIRST_KEYS.contains(&key)),
         None if FIRST_KEYS.into_iter().any(|first| first.starts_with(key)) => None,
         None => Some(false),
@@ -96,7 +100,7 @@ pub(super) fn may_be_call(object: &str, with_any_key: bool) -> Option<bool> {
 pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Result<RawCall, usize> {
     let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
-        rest = if first.is_some() && INVENTED_STARTS.iter().any(|mark| rest.starts_with(mark)) {
+        rest = if first.is_some() && is_invented(rest) {
             ""
         } else if let Some(code) = rest.strip_prefix(FENCE) {
             let inner = without_label(code);
@@ -126,6 +130,11 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
         };
     }
     first.filter(|_| rest.is_empty()).ok_or(text.len() - rest.len())
+}
+
+/// Returns true if a text starts as those that models invent after a call.
+pub(super) fn is_invented(text: &str) -> bool {
+    INVENTED_STARTS.iter().any(|mark| text.starts_with(mark))
 }
 
 /// Returns the code after the label of a fence.
@@ -231,7 +240,7 @@ fn is_unmistakable(fields: &Fields<'_>, name: &str, name_key: &str, arguments: &
 }
 
 /// Repairs the most frequent mistakes of small models: line breaks in strings, and trailing commas.
-fn repair(object: &str) -> Option<String> {
+pub(super) fn repair(object: &str) -> Option<String> {
     let mut repaired = String::with_capacity(object.len() + 16);
     let mut in_string = false;
     let mut escaped = false;
@@ -281,11 +290,12 @@ const START_MARKS: [&str; 18] = [
     "[TOOL_CALL]",
 ];
 
-/// Mark that is only recognised at the start of an answer, as the mark may occur in ordinary text.
-const RECIPIENT: &str = "to=functions.";
+/// Marks that are only recognised at the start of an answer, as they may occur in ordinary text. Some servers remove the
+/// marks around them.
+const RECIPIENTS: [&str; 3] = ["to=functions.", "commentary to=functions.", "assistantcommentary to=functions."];
 
 /// Marks before the name of a tool.
-const BEFORE_NAME: [&str; 10] = [
+pub(super) const BEFORE_NAME: [&str; 11] = [
     "<function=",
     "invoke name=\"",
     "<|tool_call_begin|>",
@@ -296,11 +306,12 @@ const BEFORE_NAME: [&str; 10] = [
     "<tool_name>",
     "<name>",
     "to=",
+    "Action:",
 ];
 
 /// Returns the marks that may start a call at this position of an answer.
 pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
-    START_MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
+    START_MARKS.into_iter().chain(RECIPIENTS.into_iter().filter(move |_| is_first))
 }
 
 /// Returns the first tool name in a call in one of these formats. Unknown names are also returned, as the format

@@ -3,9 +3,13 @@
 //!
 //! - this file: the conversation with tools, calls and results as plain text.
 //! - `scanner`: streaming search for calls; text is passed on at once, and possible calls are buffered.
-//! - `call`: parsing of objects as calls, and of texts that consist only of calls; other call formats.
+//! - `call`: parsing of objects as calls, and of texts that consist only of calls.
+//! - `forms`: calls in the forms of model families that are not one JSON object.
+//! - `python`: literals and keyword arguments of Python within them.
 
 mod call;
+mod forms;
+mod python;
 mod scanner;
 
 use std::borrow::Cow;

@@ -9,11 +9,17 @@ use std::{ops::Range, sync::Arc};
 
 use agentd_core::{model::UnrunReason, tool::ToolSpec};
 
-use super::call::{self, Balance, FENCE, marks};
+use super::{
+    call::{self, Balance, FENCE, marks},
+    forms,
+};
 use crate::answer::{RawCall, code_spans::CodeSpans};
 
 /// Maximum size of a pending object in bytes. Larger objects are text.
 const MAX_PENDING: usize = 1 << 20;
+
+/// Maximum number of marks in an answer at which a call in another form is read.
+const MAX_FORMS: usize = 16;
 
 /// Searches the text of one answer for calls.
 #[derive(Debug)]
@@ -57,6 +63,17 @@ enum Lookahead {
     Mark,
 }
 
+impl Lookahead {
+    /// Returns the meaning of a text that may start a call without a mark, else is text up to `end`.
+    fn of_start(is_call: Option<bool>, end: usize) -> Self {
+        match is_call {
+            None => Self::Undecided,
+            Some(true) => Self::Mark,
+            Some(false) => Self::Text(end),
+        }
+    }
+}
+
 impl Scanner {
     pub(crate) fn new(tools: Arc<[ToolSpec]>, expects_calls: bool) -> Self {
         let (pending, before, balance) = (String::new(), CodeSpans::default(), Balance::default());
@@ -79,8 +96,9 @@ impl Scanner {
 
     /// Processes the end of the answer, which may have been cut.
     pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
-        let (mut at, mut mark) = (0, None);
+        let (mut at, mut mark, mut forms_left) = (0, None, MAX_FORMS);
         while at < self.pending.len() {
+            let mut is_marked = false;
             match self.look_ahead(at) {
                 Lookahead::Text(end) => {
                     self.emit(&mut at, end);
@@ -96,9 +114,17 @@ impl Scanner {
                 Lookahead::Call => {}
                 Lookahead::Mark => {
                     mark.get_or_insert(at);
+                    is_marked = forms_left > 0 && !is_cut;
                 }
             }
-            match call::only_calls(&self.pending[at..], !self.has_text, &self.tools) {
+            let calls = call::only_calls(&self.pending[at..], !self.has_text, &self.tools).or_else(|end| {
+                if !is_marked {
+                    return Err(end);
+                }
+                forms_left -= 1;
+                forms::read(&self.pending[at..], &self.tools).map_err(|other| end.max(other))
+            });
+            match calls {
                 Ok(_) if self.doubtful.is_some() => break,
                 Ok(call) if self.expects_calls => {
                     self.pending.truncate(at);
@@ -157,7 +183,11 @@ impl Scanner {
 
     fn look_ahead(&mut self, at: usize) -> Lookahead {
         let rest = &self.pending[at..];
-        match rest.find(|letter| matches!(letter, '{' | '`' | '<' | '[') || (letter == 't' && !self.has_text)) {
+        let is_start = |letter: char| match letter {
+            '{' | '`' | '<' | '[' | 'A' => true,
+            letter => !self.has_text && matches!(letter, 'a' | 'c' | 't'),
+        };
+        match rest.find(is_start) {
             None => return Lookahead::Text(self.pending.len()),
             Some(0) => {}
             Some(length) => return Lookahead::Text(at + length),
@@ -173,7 +203,7 @@ impl Scanner {
                 _ if start - at > call::MAX_OPENING => Lookahead::Text(at + FENCE.len()),
                 None => Lookahead::Undecided,
                 Some('{') => self.object(start),
-                Some(_) => Lookahead::Text(start),
+                Some(_) => Lookahead::of_start(forms::is_code_call(code, &self.tools), start),
             };
         }
         let may_begin = |mark: &str| mark.starts_with(rest);
@@ -185,6 +215,8 @@ impl Scanner {
             Lookahead::Mark
         } else if marks(is_first).any(may_begin) {
             Lookahead::Undecided
+        } else if rest.starts_with(['[', 'A']) && matches!(self.before.last(), None | Some('\n')) {
+            Lookahead::of_start(forms::is_unmarked_call(rest, &self.tools), at + 1)
         } else {
             Lookahead::Text(at + 1)
         }
@@ -220,7 +252,12 @@ impl Scanner {
                 self.note_doubtful(start..end);
                 Lookahead::Text(end)
             }
-            None => Lookahead::Text(end),
+            None => {
+                if self.pending[start + 1..].trim_start().starts_with('“') {
+                    self.note_doubtful(start..end);
+                }
+                Lookahead::Text(end)
+            }
         }
     }
 }
@@ -357,6 +394,8 @@ mod tests {
         check(format!("<document>\n{CALL}\n</document>"), true);
         check(format!("<!-- {CALL} -->"), true);
         check(format!("{CALL} [example]"), true);
+        check("{“tool”: “read_file”, “args”: {“path”: “a”}}".to_owned(), true);
+        check("{“name”: “Bob”}".to_owned(), false);
         check(format!("One writes `{CALL}` for that."), false);
         check(format!("```python\nx = {CALL}\n```\n"), false);
         check(format!("Qwen writes `<tool_call>{CALL}</tool_call>`."), false);
@@ -364,13 +403,24 @@ mod tests {
     }
 
     #[test]
-    fn foreign_call_formats_are_recognised_by_tool_name() {
+    fn other_call_forms_run_only_if_calls_are_expected() {
         let foreign = Some(("read_file", UnrunReason::Foreign));
         let check = |text: &str, output: &str| {
-            for expects_calls in [true, false] {
-                super::tests::check(expects_calls, text, output, None, foreign);
+            super::tests::check(false, text, output, None, foreign);
+            let pieces: Vec<&str> = text.split_inclusive(|_: char| true).collect();
+            for pieces in [vec![text], pieces] {
+                let (before, call, unrun) = run(&pieces, true, false);
+                let name = call.map(|(name, _)| name);
+                assert_eq!((before.as_str(), name.as_deref(), unrun), (output, Some("read_file"), None), "{text}");
             }
         };
+        check("[read_file(path=\"a\")]", "");
+        check("I look.\n[read_file(path=\"a\")]", "I look.\n");
+        check("Thought: I look.\nAction: read_file\nAction Input: {\"path\": \"a\"}", "Thought: I look.\n");
+        check("```tool_code\nread_file(path=\"a\")\n```", "");
+        check("<|python_tag|>read_file.call(path=\"a\")", "");
+        check("<tool_call>\n{'name': 'read_file', 'arguments': {'path': 'a'}}\n</tool_call>", "");
+        check("assistantcommentary to=functions.read_file json{\"path\": \"a\"}", "");
         check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
         check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
         check("<function=read_file>{\"path\": \"a\"}</function>", "");
@@ -436,6 +486,11 @@ mod tests {
             "<tool_call></tool_call>",
             "```",
             "```a-very-long-label-that-is-no-language-at-all {",
+            "Action: restart the server",
+            "[now](https://example.org) and\n[now()](https://example.org)",
+            "```python\nnow() + 1\n```",
+            "Llama writes `[now()]`, and Qwen `<function=now></function>`.",
+            "See [now()]",
             "Replace [TOOL_NAME] by yours:\n{\"name\": \"demo\"}",
             "<tool_calling> {\"name\": \"demo\"}",
             "<|start|>assistant {\"name\": \"demo\"}",
