@@ -112,7 +112,7 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
         tool_calls: vec![call],
         origin: Default::default(),
     };
-    let result = Message::Tool { call_id, name: TOOL.to_owned(), text: "noted".to_owned() };
+    let result = Message::Tool { call_id, name: TOOL.to_owned(), text: "noted".to_owned(), pictures: Vec::new() };
     let ask = user_message(format!("Call the tool {TOOL} with the word {WORD}, then say OK."));
     request(session, vec![ask, called, result], vec![tool()])
 }

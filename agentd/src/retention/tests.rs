@@ -165,6 +165,7 @@ impl World {
             progress: Default::default(),
             person: Default::default(),
             sampler: Default::default(),
+            sight: Default::default(),
             stands_for: None,
             confinement: agentd_core::policy::Confinement::Usual,
             guarded: Default::default(),

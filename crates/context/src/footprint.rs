@@ -51,11 +51,10 @@ pub fn print(message: &Message) -> Fingerprint {
             let calls = tool_calls.iter().flat_map(|call| [call.call_id.as_str(), &call.name, &call.arguments]);
             ["assistant", text].into_iter().chain(reasoning.as_deref()).chain(calls).collect()
         }
-        Message::Tool { call_id, name, text } => vec!["tool", call_id.as_str(), name, text],
+        Message::Tool { call_id, name, text, .. } => vec!["tool", call_id.as_str(), name, text],
     };
     let text = Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum());
-    let Message::Pictures { pictures, .. } = message else { return text };
-    pictures.iter().map(|shown| picture(&shown.picture)).fold(text, Fingerprint::and)
+    message.pictures().iter().map(|shown| picture(&shown.picture)).fold(text, Fingerprint::and)
 }
 
 /// Returns the fingerprint of a picture. Paths of pictures are unique, so the content is not included.

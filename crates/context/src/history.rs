@@ -94,7 +94,8 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.finish(&mut messages);
                 let error = result.error.map(|code| format!("{}: ", code.as_str())).unwrap_or_default();
                 let (call_id, name) = (result.call_id.clone(), result.name.clone());
-                messages.push(Message::Tool { call_id, name, text: error + &result.text });
+                let (text, pictures) = (error + &result.text, shown(&result.pictures));
+                messages.push(Message::Tool { call_id, name, text, pictures });
             }
             ItemBody::UserMessage { text, typed_bytes, .. } => {
                 answer.finish(&mut messages);
@@ -146,15 +147,17 @@ fn reminder(text: &str) -> Message {
     daemon_message(REMINDER, text)
 }
 
-/// Adds pictures without their content, which is loaded later if the model accepts pictures.
+/// Adds pictures to a message.
 fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
     match message {
-        Message::User { text } if !pictures.is_empty() => {
-            let shown = |picture: &Picture| ShownPicture { picture: picture.clone(), content: None };
-            Message::Pictures { text, pictures: pictures.iter().map(shown).collect() }
-        }
+        Message::User { text } if !pictures.is_empty() => Message::Pictures { text, pictures: shown(pictures) },
         other => other,
     }
+}
+
+/// Returns pictures without their content, which is loaded later if the model accepts pictures.
+fn shown(pictures: &[Picture]) -> Vec<ShownPicture> {
+    pictures.iter().map(|picture| ShownPicture { picture: picture.clone(), content: None }).collect()
 }
 
 /// Parts of an answer from the model that have been read so far.

@@ -7,6 +7,7 @@ use agentd_core::{
     event::StateChange,
     item::{Item, ItemBody},
     model::ModelInfo,
+    tool::ToolResult,
     usage::Usage,
 };
 
@@ -245,18 +246,21 @@ fn sent_again(answer: UncountedTokens, usage: Usage, calibration: &TokenCalibrat
 
 /// Returns the estimated tokens of an item in a request. Includes reasoning only if it is sent back.
 pub fn guess(item: &Item, echo_reasoning: bool) -> u64 {
+    let pictures = match &item.body {
+        ItemBody::Notice { pictures, .. } | ItemBody::ToolResult(ToolResult { pictures, .. }) => pictures.as_slice(),
+        _ => &[],
+    };
+    // A request contains at most this number of pictures.
+    let shown = pictures.iter().rev().take(MAX_SHOWN_PICTURES);
+    let shown: u64 = shown.map(|picture| tokens::of_picture(picture.width, picture.height)).sum();
     let texts: [&str; 2] = match &item.body {
-        ItemBody::Notice { text, pictures, .. } => {
-            // A request contains at most this number of pictures.
-            let shown = pictures.iter().rev().take(MAX_SHOWN_PICTURES);
-            let shown = shown.map(|picture| tokens::of_picture(picture.width, picture.height));
-            return tokens::estimate(text) + shown.sum::<u64>();
+        ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {
+            [text, ""]
         }
-        ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } => [text, ""],
         ItemBody::Reasoning { text } => [if echo_reasoning { text } else { "" }, ""],
         ItemBody::ToolCall(call) => [&call.name, &call.arguments],
         ItemBody::ToolResult(result) => [&result.name, &result.text],
         ItemBody::Compaction(compaction) => [&compaction.summary, ""],
     };
-    texts.iter().map(|text| tokens::estimate(text)).sum()
+    shown + texts.iter().map(|text| tokens::estimate(text)).sum::<u64>()
 }

@@ -20,6 +20,13 @@ pub const MAX_SELECTION_URI: usize = 1024;
 pub const PICTURE_TYPES: [(&str, &str); 4] =
     [("image/png", "png"), ("image/jpeg", "jpg"), ("image/gif", "gif"), ("image/webp", "webp")];
 
+/// Returns true if the bytes begin like a picture of one of the [types](PICTURE_TYPES) that models accept.
+pub fn is_picture(head: &[u8]) -> bool {
+    let starts: [&[u8]; 3] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8"];
+    let is_webp = head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP");
+    is_webp || starts.iter().any(|start| head.starts_with(start))
+}
+
 /// Part of an input, as sent by a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputPart {

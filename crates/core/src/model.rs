@@ -261,6 +261,9 @@ pub enum Message {
         name: String,
         /// Result text as sent to the model.
         text: String,
+        /// Pictures that belong to the result. Only sent to models that accept pictures.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pictures: Vec<ShownPicture>,
     },
 }
 
@@ -268,6 +271,29 @@ impl Message {
     /// Creates an answer without reasoning and origin.
     pub fn answer(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text: text.into(), reasoning: None, tool_calls, origin: AnswerOrigin::default() }
+    }
+
+    /// Returns the pictures of the message.
+    pub fn pictures(&self) -> &[ShownPicture] {
+        match self {
+            Self::Pictures { pictures, .. } | Self::Tool { pictures, .. } => pictures,
+            _ => &[],
+        }
+    }
+
+    /// Removes the pictures for which `keep` returns false. If any are removed, adds `note` to the text.
+    pub fn retain_pictures(&mut self, keep: impl FnMut(&mut ShownPicture) -> bool, note: &str) {
+        let (Self::Pictures { text, pictures } | Self::Tool { text, pictures, .. }) = self else { return };
+        let count = pictures.len();
+        pictures.retain_mut(keep);
+        if pictures.len() < count {
+            text.push_str(&format!("\n\n{note}"));
+        }
+        if let Self::Pictures { text, pictures } = self
+            && pictures.is_empty()
+        {
+            *self = Self::User { text: std::mem::take(text) };
+        }
     }
 }
 

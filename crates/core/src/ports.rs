@@ -35,7 +35,7 @@ use crate::{
 pub use crate::ports::{
     content::{
         ClientFileAccess, ClientFiles, CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress, OnProgress,
-        Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Web,
+        Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Sight, Web,
     },
     folders::{
         Audit, AuditReader, CallProgress, Changes, ConfineError, ConfinedProcess, ConfinedProgram, Confiner, Exchanges,
@@ -174,6 +174,8 @@ pub struct ToolContext {
     pub person: Person,
     /// Model that the call may ask while it runs.
     pub sampler: Sampler,
+    /// Availability of a model for the pictures in the call's output.
+    pub sight: Sight,
     /// Meaning of the tool's name when it was offered
     /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)). If the meaning has changed since,
     /// the call differs from the one that was shown and approved, and does not run. `None` if the tool was not offered.

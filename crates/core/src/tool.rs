@@ -170,9 +170,9 @@ pub struct ToolResult {
     /// journal, not meant for clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
-    /// Pictures that the call returned. A notice shows the pictures after all results of the step. Internal: stored in
-    /// the journal, not meant for clients.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Pictures in the result, for models that accept pictures. Earlier versions stored `pictures`, which a notice after
+    /// the result repeats. Internal: stored in the journal, not meant for clients.
+    #[serde(default, rename = "shown", skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
     /// User text in the result: an answer to the call's question, or a reason for a refusal. Internal: stored in the
     /// journal, not meant for clients.
@@ -205,7 +205,7 @@ pub struct ToolOutput {
     pub text: String,
     /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// Binary output. Not sent to models, but stored in files that the text names.
+    /// Binary output. Stored in files that the text names. Models that accept pictures are shown the pictures.
     pub data: Vec<ToolData>,
     /// Files that the call changed.
     pub files: Vec<FileChange>,
@@ -240,6 +240,10 @@ pub struct ToolData {
     pub ending: String,
     /// Bytes of the whole data.
     pub content: Vec<u8>,
+    /// Path of the file that the data was read from. `None` if the data is not in a file yet.
+    pub path: Option<String>,
+    /// Page to draw, from 1, if the data is a PDF document.
+    pub page: Option<u32>,
 }
 
 names! {

@@ -17,6 +17,7 @@ use agentd_core::{
     knowledge::has_document_name,
     path,
     ports::{ArtifactDir, Workspaces},
+    tool::ToolResult,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -85,7 +86,7 @@ pub(crate) async fn store_upload(
     content: Vec<u8>,
 ) -> Result<UploadReceipt> {
     let prepared = match pictures {
-        Some(pictures) => pictures.prepare(&content).await,
+        Some(pictures) => pictures.prepare(&content, None).await,
         None => Ok(None),
     };
     let path = workspaces.add_upload(session, name, content).await?;
@@ -179,32 +180,6 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
     Some(ItemBody::Notice { text: lines.join("\n"), topic: NoticeTopic::Files, sources, pictures })
 }
 
-/// Returns the notice about pictures that calls returned.
-pub(crate) fn returned_pictures_notice(pictures: Vec<Picture>) -> ItemBody {
-    let lines = pictures.iter().map(|Picture { path, width, height, .. }| {
-        format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
-    });
-    let text = ["Tools have returned:".to_owned()].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
-    let picture_source =
-        |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, ..NoticeSource::default() };
-    let sources = pictures.iter().map(picture_source).collect();
-    ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
-}
-
-/// Returns the pictures that calls returned but that no notice shows because the daemon stopped before storing the
-/// notice.
-pub(crate) fn unshown_pictures(history: &[Arc<Item>]) -> Vec<Picture> {
-    let mut unshown_pictures: Vec<Picture> = Vec::new();
-    for item in history {
-        match &item.body {
-            ItemBody::ToolResult(result) => unshown_pictures.extend(result.pictures.iter().cloned()),
-            ItemBody::Notice { pictures, .. } => unshown_pictures.retain(|picture| !pictures.contains(picture)),
-            _ => {}
-        }
-    }
-    unshown_pictures
-}
-
 /// Returns the text of the notice about one file.
 fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = path::shown(&file.path);
@@ -237,7 +212,7 @@ fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> Stri
 /// Returns the pictures that may be shown to a model, newest last.
 pub(crate) fn pictures(history: &[Arc<Item>]) -> impl DoubleEndedIterator<Item = &Picture> {
     history.iter().flat_map(|item| match &item.body {
-        ItemBody::Notice { pictures, .. } => pictures.as_slice(),
+        ItemBody::Notice { pictures, .. } | ItemBody::ToolResult(ToolResult { pictures, .. }) => pictures.as_slice(),
         _ => &[],
     })
 }

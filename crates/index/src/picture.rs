@@ -35,6 +35,7 @@ use crate::{
     extract::{
         clean,
         picture::{self, MAX_SIDE},
+        render_page,
     },
     failure::{Limits, fail_if},
     worker,
@@ -64,9 +65,9 @@ impl PictureReader {
         Self { program, turns: Arc::new(Semaphore::new(1)) }
     }
 
-    async fn read(&self, content: &[u8]) -> Result<PreparedPicture, String> {
+    async fn read(&self, content: &[u8], page: Option<u32>) -> Result<PreparedPicture, String> {
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-        let mut child = self.start().map_err(|error| format!("could not start its reader: {error}"))?;
+        let mut child = self.start(page).map_err(|error| format!("could not start its reader: {error}"))?;
         let (Some(mut input), Some(mut out)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("its reader has no streams".to_owned());
         };
@@ -81,9 +82,9 @@ impl PictureReader {
         }
     }
 
-    fn start(&self) -> io::Result<Child> {
+    fn start(&self, page: Option<u32>) -> io::Result<Child> {
         let limits = Limits { time: TIMEOUT, ..Limits::default() };
-        let mut command = worker::command(&self.program, PICTURE_WORKER_ARGUMENT, &limits)?;
+        let mut command = worker::command(&self.program, PICTURE_WORKER_ARGUMENT, &(limits, page))?;
         command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn()
     }
 }
@@ -116,16 +117,25 @@ async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
 }
 
 impl Pictures for PictureReader {
-    fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
+    fn prepare<'a>(
+        &'a self,
+        content: &'a [u8],
+        page: Option<u32>,
+    ) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
         // This process only inspects the magic bytes.
-        if !image::guess_format(content).is_ok_and(|format| ACCEPTED_FORMATS.contains(&format)) {
+        let is_accepted = image::guess_format(content).is_ok_and(|format| ACCEPTED_FORMATS.contains(&format));
+        if page.is_none() && !is_accepted {
             return std::future::ready(Ok(None)).boxed();
         }
-        let failed = |reason| {
-            WorkspaceError::new(ErrorKind::InvalidInput, format!("the picture cannot be shown to models: {reason}"))
-                .with_hint("save it again as PNG or JPEG, smaller if it is very large")
+        let failed = move |reason| {
+            let (what, hint) = match page {
+                Some(_) => ("page", "read its text instead"),
+                None => ("picture", "save it again as PNG or JPEG, smaller if it is very large"),
+            };
+            let message = format!("the {what} cannot be shown to models: {reason}");
+            WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
         };
-        async move { self.read(content).await.map(Some).map_err(failed) }.boxed()
+        async move { self.read(content, page).await.map(Some).map_err(failed) }.boxed()
     }
 }
 
@@ -164,11 +174,14 @@ enum PictureHeader {
 /// `arguments` are the arguments after [`PICTURE_WORKER_ARGUMENT`]. The process does nothing else.
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
-        let limits: Limits = serde_json::from_slice(limits)?;
+        let (limits, page): (Limits, Option<u32>) = serde_json::from_slice(limits)?;
         worker::run_confined(&limits, move |mut out, file| {
             let read = worker::read_all(file, &limits).map_err(|failure| failure.to_string());
             let made = read.and_then(|bytes| {
-                let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
+                let made = catch_unwind(AssertUnwindSafe(|| match page {
+                    Some(page) => ready(&render_page(bytes, page)?.into(), false),
+                    None => prepare(&bytes),
+                }));
                 made.unwrap_or_else(|_| Err("it is damaged (its reader panicked)".to_owned()))
             });
             let (header, content) = made.unwrap_or_else(|reason| (PictureHeader::Failed(reason), Vec::new()));
@@ -186,8 +199,11 @@ fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
         return Err(format!("it is {width} × {height} pixels, too small or too narrow"));
     }
     let image = picture::decode_image(decoder, MAX_OUTPUT_SIDE).map_err(|error| describe(&error))?;
-    let is_photograph = format == Some(ImageFormat::Jpeg);
-    let (media_type, content) = encode(&image, is_photograph).map_err(|error| describe(&error))?;
+    ready(&image, format == Some(ImageFormat::Jpeg))
+}
+
+fn ready(image: &DynamicImage, is_photograph: bool) -> Result<(PictureHeader, Vec<u8>), String> {
+    let (media_type, content) = encode(image, is_photograph).map_err(|error| describe(&error))?;
     let (width, height, bytes) = (image.width(), image.height(), content.len() as u64);
     Ok((PictureHeader::Ready { media_type: media_type.to_owned(), width, height, bytes }, content))
 }

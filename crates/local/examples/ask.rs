@@ -110,6 +110,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 call_id: tool.call_id.clone(),
                 name: tool.name.clone(),
                 text: simulated_result(&tool),
+                pictures: Vec::new(),
             });
         }
     }

@@ -151,6 +151,7 @@ fn context() -> ToolContext {
         progress: Default::default(),
         person: Person::new(|_| std::future::ready(Some(Answer::Text { text: "{}".to_owned() })).boxed()),
         sampler: Default::default(),
+        sight: Default::default(),
         stands_for: None,
         confinement: agentd_core::policy::Confinement::Usual,
         guarded: Default::default(),

@@ -171,7 +171,7 @@ impl Answer {
                 let media_type: String = untrusted::sanitize(media_type).chars().take(100).collect();
                 let ending = ending(&media_type);
                 let name = format!("{name}_{}", self.data.len() + 1);
-                self.data.push(ToolData { name, kind: media_type, ending, content });
+                self.data.push(ToolData { name, kind: media_type, ending, content, ..ToolData::default() });
             }
             Err(_) => self.text(&format!("[an {name} with invalid Base64, so it cannot be read]")),
         }

@@ -299,6 +299,7 @@ pub(crate) mod tests {
             progress: CallProgress::default(),
             person: Person::default(),
             sampler: Sampler::default(),
+            sight: Default::default(),
             stands_for: None,
             confinement: agentd_core::policy::Confinement::Usual,
             guarded: Default::default(),

@@ -17,7 +17,18 @@ use serde_json::{Map, Value};
 /// name. The first matching row applies.
 pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("path", &FollowedLink::ALIASES),
-    ("path", &["absolute_path", "dir_path", "folder", "relative_workspace_path", "target_directory", "target_file"]),
+    (
+        "path",
+        &[
+            "absolute_path",
+            "dir_path",
+            "folder",
+            "image_path",
+            "relative_workspace_path",
+            "target_directory",
+            "target_file",
+        ],
+    ),
     ("directory", &["cwd", "dir", "work_dir", "workdir", "working_dir", "working_directory"]),
     ("command", &["cmd"]),
     ("timeout_s", &["timeout", "timeout_sec", "timeout_seconds"]),

@@ -147,6 +147,7 @@ mod service;
 mod sessions;
 mod shell;
 mod shown;
+mod sight;
 mod skill_scripts;
 mod skills;
 mod stats;

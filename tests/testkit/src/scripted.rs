@@ -349,6 +349,7 @@ pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext 
         progress: Default::default(),
         person: Default::default(),
         sampler: Default::default(),
+        sight: Default::default(),
         stands_for: None,
         confinement: Confinement::Usual,
         guarded: Default::default(),
@@ -438,7 +439,7 @@ impl Toolbox for ScriptedTools {
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
             if let (Some(text), "look") = (arguments["data"].as_str(), call.name.as_str()) {
                 let (name, kind, ending) = ("picture".to_owned(), "a PNG image".to_owned(), "png".to_owned());
-                let data = ToolData { name, kind, ending, content: text.into() };
+                let data = ToolData { name, kind, ending, content: text.into(), ..ToolData::default() };
                 return ToolOutput { data: vec![data.clone(), data], ..ToolOutput::ok("two pictures") };
             }
             if let (Some(question), "hold") = (arguments["ask"].as_str(), call.name.as_str()) {

@@ -13,7 +13,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 pub struct TestPictures;
 
 impl Pictures for TestPictures {
-    fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
+    fn prepare<'a>(
+        &'a self,
+        content: &'a [u8],
+        _page: Option<u32>,
+    ) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
         let prepared = if content.starts_with(b"PICTURE") {
             let name = format!("picture-{}.png", content.len());
             let media_type = "image/png".to_owned();

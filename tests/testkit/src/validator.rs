@@ -376,6 +376,14 @@ mod tests {
             Some("must precede all other blocks"),
         );
         check(&whole(json!([question, user(json!([result("x")]))])), Some("roles must alternate"));
+        let shown = |block: Value| {
+            let result = json!({"type": "tool_result", "tool_use_id": "x", "content": [text("noon"), block]});
+            whole(json!([question, assistant(json!([call("x")])), user(json!([result]))]))
+        };
+        let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
+        check(&shown(json!({"type": "image", "source": source})), None);
+        check(&shown(json!({"type": "image", "source": {"type": "url"}})), Some("only inline pictures"));
+        check(&shown(json!({"type": "audio"})), Some("not allowed in a result"));
         check(&whole(json!([question, assistant(json!([text("b")]))])), Some("prefill"));
         check(&whole(json!([question, assistant(json!([text(" ")])), question])), Some("messages.1.content.0.text"));
         check(&whole(json!([assistant(json!([text("b")])), question])), Some("first message"));
@@ -458,6 +466,14 @@ mod tests {
         };
         check(&image("data:image/png;base64,iVBORw0KGgo="), None);
         check(&image("https://h/a.png"), Some("image_url"));
+        let shown = |kind: &str| {
+            let part = json!({"type": kind, "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"});
+            let output = json!([{"type": "input_text", "text": "noon"}, part]);
+            let output = json!({"type": "function_call_output", "call_id": "a", "output": output});
+            whole(json!([user, call("a"), output]))
+        };
+        check(&shown("input_image"), None);
+        check(&shown("image_url"), Some("output[1].type: Invalid value"));
         let mut swapped = user.clone();
         swapped["content"][0]["type"] = json!("output_text");
         check(&whole(json!([swapped])), Some("Supported values are: 'input_text'"));

@@ -194,12 +194,13 @@ impl Languages for NoLanguages {
 
 /// Prepares pictures for models.
 pub trait Pictures: Send + Sync {
-    /// Rotates a picture upright and scales it down to the size that models use. Returns `None` if the bytes are not a
-    /// picture of a supported type.
+    /// Rotates a picture upright and scales it down to the size that models use. With `page`, draws that page of a PDF
+    /// document, numbered from 1. Returns `None` if the bytes are not a picture of a supported type.
     ///
     /// # Errors
-    /// Fails with kind `InvalidInput` and a hint if the picture is damaged or exceeds the limits.
-    fn prepare<'a>(&'a self, content: &'a [u8]) -> WorkspaceFuture<'a, Option<PreparedPicture>>;
+    /// Fails with kind `InvalidInput` and a hint if the picture is damaged or exceeds the limits, or if there is no such
+    /// page.
+    fn prepare<'a>(&'a self, content: &'a [u8], page: Option<u32>) -> WorkspaceFuture<'a, Option<PreparedPicture>>;
 }
 
 /// Sends requests to web servers. The implementation decides which servers may be accessed; arguments of a call cannot
@@ -366,5 +367,33 @@ impl Sampler {
 impl fmt::Debug for Sampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Sampler").field(&self.model()).finish()
+    }
+}
+
+/// Handle for finding out during a tool call whether a model sees pictures in the call's output. With the default
+/// handle, no model does.
+#[derive(Clone, Default)]
+pub struct Sight(Option<Arc<SightFn>>);
+
+type SightFn = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
+
+impl Sight {
+    /// Creates a handle that looks for a model through this function.
+    pub fn new(look_up: impl Fn() -> BoxFuture<'static, bool> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(look_up)))
+    }
+
+    /// Returns true if the turn's model accepts pictures, or if another model describes pictures for it.
+    pub async fn sees(&self) -> bool {
+        match &self.0 {
+            Some(look_up) => look_up().await,
+            None => false,
+        }
+    }
+}
+
+impl fmt::Debug for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sight").field(&self.0.is_some()).finish()
     }
 }

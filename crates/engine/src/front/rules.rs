@@ -299,6 +299,7 @@ impl Engine {
             progress: Default::default(),
             person: Default::default(),
             sampler: Default::default(),
+            sight: Default::default(),
             stands_for: None,
             confinement: Confinement::Usual,
             guarded: Default::default(),

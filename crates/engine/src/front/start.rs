@@ -201,7 +201,7 @@ impl Engine {
             return Err(EngineError::new(ErrorKind::Configuration, message)
                 .with_hint("use a build with the feature `documents`"));
         };
-        match pictures.prepare(content).await {
+        match pictures.prepare(content, None).await {
             Ok(Some(ready)) => Ok(ready),
             Ok(None) => Err(EngineError::invalid(
                 format!("{label} is declared as a picture, but its content is not a picture"),

@@ -122,11 +122,8 @@ impl Actor {
             return Err(EngineError::invalid(message, "shorten the history with /compact, or raise the budget"));
         }
         let system = Message::System { text: system };
-        let without_pictures = |message| match message {
-            Message::Pictures { text, .. } => Message::User { text },
-            other => other,
-        };
-        let history = history::messages(&items, info.echo_reasoning).into_iter().map(without_pictures);
+        // Pictures are not loaded, so they are not sent.
+        let history = history::messages(&items, info.echo_reasoning);
         let messages = [system].into_iter().chain(history).chain([Message::User { text: prompt }]);
         let messages = links::repair(messages.collect());
         let (known_paths, agent) = (Vec::new(), agent.name().to_owned());

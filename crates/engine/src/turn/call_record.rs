@@ -215,7 +215,9 @@ pub(crate) struct SideEffects {
     pub(crate) delegated: DelegatedWork,
     /// Usage of the model that the tool called.
     pub(crate) sampled: Usage,
-    /// Pictures that the call returned, for models with vision.
+    /// Usage of the vision slot's model, which described pictures.
+    pub(crate) described: Usage,
+    /// Pictures in the result, for models with vision.
     pub(crate) pictures: Vec<Picture>,
 }
 

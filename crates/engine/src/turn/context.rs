@@ -22,7 +22,7 @@ use agentd_core::{
     item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{ArtifactDir, Model, Person, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
+    ports::{ArtifactDir, Model, Person, ReadRules, SessionTree, Sight, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
@@ -389,6 +389,17 @@ impl TurnContext {
         })
     }
 
+    /// Finds the model that sees the pictures in results: the turn's own model, or else that of the vision slot. Queries
+    /// their servers if this is unknown.
+    pub(crate) async fn viewer(&self) -> Option<Arc<dyn Model>> {
+        viewer(Arc::clone(&self.models.model), Arc::clone(&self.ports)).await
+    }
+
+    fn sight(&self) -> Sight {
+        let (own, ports) = (Arc::clone(&self.models.model), Arc::clone(&self.ports));
+        Sight::new(move || viewer(Arc::clone(&own), Arc::clone(&ports)).map(|viewer| viewer.is_some()).boxed())
+    }
+
     /// Returns the environment in which one call of this turn runs.
     pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
         ToolContext {
@@ -404,6 +415,7 @@ impl TurnContext {
             person: self.person(&call.call_id),
             // Only a running call may ask the model.
             sampler: Default::default(),
+            sight: self.sight(),
             stands_for: self.tools.finder.tools().stands_for(&call.name).cloned(),
             // The confinement is known only after the call was approved.
             confinement: Confinement::Usual,
@@ -413,6 +425,16 @@ impl TurnContext {
             cancel: self.control.calls.clone(),
         }
     }
+}
+
+async fn viewer(own: Arc<dyn Model>, ports: Arc<Ports>) -> Option<Arc<dyn Model>> {
+    for model in [own, ports.models.get(Slot::Vision)] {
+        model.look_up_vision().await;
+        if ports.pictures.is_some() && model.info().sees_pictures {
+            return Some(model);
+        }
+    }
+    None
 }
 
 /// Returns the rules for files that calls to a tool reach, in a session with these settings and folders.

@@ -12,6 +12,7 @@ use agentd_core::{
     event::{EventKind, StateChange},
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
+    model::Slot,
     ports::ToolContext,
     tool::{AdaptedCall, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::{Denial, StopReason},
@@ -170,6 +171,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
     let (user_text, unchanged) = (effects.user_text.take(), effects.unchanged);
+    let pictures = std::mem::take(&mut effects.pictures);
     if !found.is_empty() {
         context.recorder.change(StateChange::Tools { names: context.tools.finder.names() }).await?;
     }
@@ -184,7 +186,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         ran_with,
         takes_back,
         found,
-        pictures: effects.pictures.clone(),
+        pictures,
         said: user_text,
         unchanged,
         duration_ms,
@@ -194,13 +196,18 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
-    // Usage spent on the call by tools that called the model and by subagents. This usage counts toward the turn's
-    // limits.
+    // Usage spent on the call by tools that called the model, by descriptions of pictures, and by subagents. This usage
+    // counts toward the turn's limits.
     let mut counted = Vec::new();
-    for (usage, delegated) in [(effects.sampled, false), (effects.delegated.usage, true)] {
+    let (own, vision) = (&context.models.model, &context.ports.models.get(Slot::Vision));
+    for (usage, slot, model, delegated) in [
+        (effects.sampled, context.models.slot, own, false),
+        (effects.described, Slot::Vision, vision, false),
+        (effects.delegated.usage, context.models.slot, own, true),
+    ] {
         if usage != Usage::default() {
             *turn += usage;
-            let (slot, model, turn) = (context.models.slot, context.models.model.info().id.clone(), *turn);
+            let (model, turn) = (model.info().id.clone(), *turn);
             let (prompt, timing) = (None, None);
             counted.push(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing });
         }
@@ -216,13 +223,12 @@ async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Ou
     {
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
-    let SideEffects { todos, compact, changes_agent, delegated, sampled, pictures, answered, .. } = effects;
+    let SideEffects { todos, compact, changes_agent, delegated, sampled, described, answered, .. } = effects;
     if answered {
         state.rounds.start_over();
     }
     state.note(item);
-    state.returned_pictures.extend(pictures);
-    state.delegated = state.delegated.saturating_add(sampled.tokens());
+    state.delegated = state.delegated.saturating_add(sampled.tokens()).saturating_add(described.tokens());
     if changes_agent {
         state.phase = Phase::HandingOff;
         state.agent_changes += 1;
@@ -286,8 +292,13 @@ async fn execute(invocation: &Invocation<'_>) -> Flow<ToolOutput> {
     let budget = SamplingBudget::open(invocation);
     let confinement = record.entries().confinement;
     let closed = Arc::clone(&record.entries().closed);
-    let tool_context =
-        ToolContext { progress, sampler: budget.sampler(), confinement, closed, ..context.tool_context(call) };
+    let tool_context = ToolContext {
+        progress,
+        sampler: budget.sampler(&context.models.model),
+        confinement,
+        closed,
+        ..context.tool_context(call)
+    };
     let grace_over = async {
         context.control.calls.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;
@@ -297,7 +308,8 @@ async fn execute(invocation: &Invocation<'_>) -> Flow<ToolOutput> {
         output = context.ports.toolbox.call(&tool_context, call) => output,
         () = grace_over => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while the call ran"),
     };
-    budget.record_usage().await;
+    let sampled = budget.close().await;
+    record.entries().effects.sampled += sampled;
     if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {
         output.error = Some(ToolErrorCode::Timeout);
         output.text.push_str("\n[the turn's time limit was reached]");

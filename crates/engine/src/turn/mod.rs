@@ -26,7 +26,7 @@ pub(crate) mod rounds;
 pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sample;
-mod sampler;
+pub(crate) mod sampler;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;

@@ -1,4 +1,4 @@
-//! Lets a running tool call the turn's model, at the expense and within the limits of the turn.
+//! Lets a call use a model, at the expense and within the limits of the turn.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_context::tokens::estimate;
+use agentd_context::{footprint::picture, tokens::estimate};
 use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::{ErrorKind, ModelError},
@@ -36,8 +36,8 @@ const MAX_BYTES_PER_TOKEN: u64 = 16;
 /// Time limit for cancelling the requests of a call that has ended. Dropping the requests is immediate.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Budget of one call for using the turn's model.
-pub(super) struct SamplingBudget<'a> {
+/// Budget of one call for using a model.
+pub(crate) struct SamplingBudget<'a> {
     call: &'a Invocation<'a>,
     spent_tokens: Arc<watch::Sender<SpentTokens>>,
     /// Cancelled when the call has ended. The call's requests may run in other tasks.
@@ -54,25 +54,23 @@ struct SpentTokens {
 }
 
 impl<'a> SamplingBudget<'a> {
-    pub(super) fn open(call: &'a Invocation<'a>) -> Self {
+    pub(crate) fn open(call: &'a Invocation<'a>) -> Self {
         Self { call, spent_tokens: Arc::default(), ended: CancellationToken::new() }
     }
 
-    /// Creates the sampler for this call.
-    pub(super) fn sampler(&self) -> Sampler {
+    /// Creates the sampler for this call, which asks `model`.
+    pub(crate) fn sampler(&self, model: &Arc<dyn Model>) -> Sampler {
         let Invocation { context, call, state, .. } = self.call;
         // The turn itself has spent these tokens so far.
         let spent = state.usage.tokens().saturating_sub(state.delegated);
-        let model = context.models.model.info().id.clone();
+        let id = model.info().id.clone();
         let access = Arc::new(ModelAccess {
             session: context.ids.session,
             tap: context.tap(state.steps, ExchangePurpose::Tool),
-            model: Arc::clone(&context.models.model),
+            model: Arc::clone(model),
             ports: Arc::clone(&context.ports),
-            entry: context.audit_entry(
-                call,
-                AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 },
-            ),
+            entry: context
+                .audit_entry(call, AuditFact::ModelAsked { tool: call.name.clone(), model: id.clone(), max_tokens: 0 }),
             tokens: context.limits.tokens.map(|limit| limit.saturating_sub(spent)),
             time: context.limits.time,
             delegated: Arc::clone(&context.tools.delegated),
@@ -81,20 +79,19 @@ impl<'a> SamplingBudget<'a> {
             cancel: context.control.cancel.clone(),
             ended: self.ended.clone(),
         });
-        Sampler::new(model, move |request| {
+        Sampler::new(id, move |request| {
             let access = Arc::clone(&access);
             async move { access.ask(request).await }.boxed()
         })
     }
 
-    /// Records the usage of the call, including requests whose answer the call did not wait for.
-    pub(super) async fn record_usage(self) {
+    /// Ends the budget and returns the usage, including requests whose answer the call did not wait for.
+    pub(crate) async fn close(self) -> Usage {
         let mut spent = self.spent_tokens.subscribe();
         self.spent_tokens.send_modify(|spent| spent.closed = true);
         self.ended.cancel();
         let _ = timeout(CANCEL_TIMEOUT, spent.wait_for(|spent| spent.open == 0)).await;
-        let usage = spent.borrow().usage;
-        self.call.record.entries().effects.sampled += usage;
+        spent.borrow().usage
     }
 }
 
@@ -260,6 +257,8 @@ impl Drop for SamplingCharge<'_> {
 fn size(message: &Message) -> u64 {
     match message {
         Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => estimate(text),
-        Message::Pictures { text, .. } | Message::Tool { text, .. } => estimate(text),
+        Message::Pictures { text, pictures } | Message::Tool { text, pictures, .. } => {
+            estimate(text) + pictures.iter().map(|shown| picture(&shown.picture).tokens).sum::<u64>()
+        }
     }
 }

@@ -11,7 +11,6 @@ use agentd_context::{ContextMeter, compaction::plan::CompactionRequest};
 use agentd_core::{
     error::{ErrorKind, ModelError},
     event::{Event, EventKind, StateChange},
-    files::Picture,
     ids::CallId,
     interrupt::AnsweredBy,
     item::{Item, ItemBody, NoticeTopic},
@@ -81,8 +80,6 @@ pub(crate) struct TurnState {
     pub(crate) rounds: CallRounds,
     /// Pictures read for models with vision, by path. `None` marks a picture that no longer exists.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
-    /// Pictures returned by calls that no notice shows yet.
-    pub(crate) returned_pictures: Vec<Picture>,
     /// Fill level of the window, and the last request sent.
     pub(crate) meter: ContextMeter,
     /// Compaction requested before the next step.

@@ -8,18 +8,20 @@ use agentd_core::{
     event::{Event, EventKind},
     files::PreparedPicture,
     interrupt::Answer,
-    item::{Item, ItemBody},
     model::ModelChunk,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnOptions},
 };
 use agentd_engine::{ClientLine, ClientLines, ClientToolRequest, SessionHandle, StartedTurn, TurnStart};
-use agentd_testkit::scripted::{Play, calls, says};
+use agentd_testkit::scripted::{OneModel, Play, calls, says};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    world::{World, answer_and_follow, continuation, input, results, to_end, warnings, with_time_limit},
+    world::{
+        World, answer_and_follow, continuation, input, results, seeing, shown_in_results, to_end, warnings,
+        with_time_limit,
+    },
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -62,17 +64,6 @@ fn picture(content: &str) -> ClientToolAnswer {
     let (media_type, name) = ("image/png".to_owned(), format!("picture-{}.png", content.len()));
     let picture = PreparedPicture { media_type, width: 30, height: 25, name, content: content.into() };
     ClientToolAnswer { text: String::new(), failed: false, picture: Some(picture) }
-}
-
-/// Returns the number of pictures in each notice.
-fn shown(events: &[Arc<Event>]) -> Vec<usize> {
-    let shown = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item: Item { body: ItemBody::Notice { pictures, .. }, .. }, .. } => {
-            Some(pictures.len())
-        }
-        _ => None,
-    });
-    shown.filter(|pictures| *pictures > 0).collect()
 }
 
 fn offered(world: &World, at: usize) -> Vec<String> {
@@ -142,20 +133,34 @@ async fn turn_time_limit_ends_a_client_tool_call() {
 
 #[tokio::test]
 async fn client_picture_survives_a_crash() {
-    let world = World::new([calls(&[("client_shot", json!({"path": "a"})), ("client_shot", json!({"path": "b"}))])]);
+    let shots = calls(&[("client_shot", json!({"path": "a"})), ("client_shot", json!({"path": "b"}))]);
+    let world = World::with_models(Arc::new(OneModel(seeing([shots]))));
     let session = world.session().await;
     let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("shot", false)]) };
     let (_started, mut requests) = start(&session, start_turn).await;
     next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
     let _request = next(&mut requests).await;
-    let (next_world, session) = world.restarted_with_files([says("I saw it.")]).settled(session.id()).await;
-    let (events, result) = to_end(&mut session.start_turn(continuation()).await.unwrap().events).await;
+    let eyes = seeing([says("I saw it."), says("Well.")]);
+    let next_world = world.restarted_with(Arc::new(OneModel(Arc::clone(&eyes) as _)));
+    let (_next_world, session) = next_world.settled(session.id()).await;
+    let (_, result) = to_end(&mut session.start_turn(continuation()).await.unwrap().events).await;
     assert_eq!(result.text, "I saw it.");
-    assert_eq!(shown(&events), [1], "{}", next_world.log(&session));
-    // The picture is shown only once.
-    next_world.model.then(says("Well."));
-    let mut next = session.start_turn(input("And now?")).await.unwrap();
-    assert!(shown(&to_end(&mut next.events).await.0).is_empty());
+    // The next turn repeats it in the same place.
+    to_end(&mut session.start_turn(input("And now?")).await.unwrap().events).await;
+    for request in eyes.requests() {
+        assert_eq!(shown_in_results(&request), [&b"PICTURE one"[..]]);
+    }
+}
+
+#[tokio::test]
+async fn client_picture_is_named_to_a_model_without_vision() {
+    let world = World::new([calls(&[("client_shot", json!({"path": "a"}))]), says("I cannot see it.")]);
+    let session = world.session().await;
+    let (mut started, mut requests) = start(&session, offering(vec![tool("shot", true)])).await;
+    next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
+    to_end(&mut started.events).await;
+    let text = world.results().remove(0);
+    assert!(text.starts_with("[its picture is not shown: you cannot see pictures; it is stored in /"), "{text}");
 }
 
 #[tokio::test]

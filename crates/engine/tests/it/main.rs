@@ -33,6 +33,7 @@ mod removing;
 mod routing;
 mod sampling;
 mod shown;
+mod sight;
 mod stops;
 mod subagents;
 mod turn_options;

@@ -405,6 +405,18 @@ pub(crate) fn sized(id: &str, context_window: u64, script: impl IntoIterator<Ite
     ScriptedModel::with_info(info, script)
 }
 
+/// Creates a model that accepts pictures.
+pub(crate) fn seeing(script: impl IntoIterator<Item = Play>) -> Arc<ScriptedModel> {
+    let info = ModelInfo { sees_pictures: true, ..ScriptedModel::new([]).info().clone() };
+    ScriptedModel::with_info(info, script)
+}
+
+/// Returns the pictures in the results of a request.
+pub(crate) fn shown_in_results(request: &ModelRequest) -> Vec<&[u8]> {
+    let results = request.messages.iter().filter(|message| matches!(message, Message::Tool { .. }));
+    results.flat_map(Message::pictures).map(|shown| shown.content.as_deref().unwrap()).collect()
+}
+
 /// One model for `slot`, and another model for all other slots.
 pub(crate) struct TwoModels {
     pub(crate) base: Arc<ScriptedModel>,

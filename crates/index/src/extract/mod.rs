@@ -33,7 +33,7 @@ pub(crate) use archive::entry;
 pub use emitter::Emitter;
 pub(crate) use emitter::sections;
 pub use recognise::recognise;
-pub(crate) use scan::Scanner;
+pub(crate) use scan::{Scanner, render_page};
 pub(crate) use unlock::decrypt_office;
 
 use crate::{

@@ -156,7 +156,7 @@ impl<'a> OpenRequest<'a> {
                     outcome = None;
                 }
                 Message::Assistant { tool_calls, .. } => calls.extend(tool_calls),
-                Message::Tool { call_id, name, text } => {
+                Message::Tool { call_id, name, text, .. } => {
                     let call = calls.iter().rev().find(|call| call.call_id == *call_id);
                     let arguments =
                         call.and_then(|call| serde_json::from_str(&call.arguments).ok()).unwrap_or_default();

@@ -50,7 +50,7 @@ impl TestModel {
         let call_id = CallId::generate();
         let call = ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: arguments.to_string() };
         let call_message = Message::answer(String::new(), vec![call]);
-        let result = Message::Tool { call_id, name, text: result.to_owned() };
+        let result = Message::Tool { call_id, name, text: result.to_owned(), pictures: Vec::new() };
         let reply = collect_answer(&self.model, request(vec![user(question), call_message, result], TOOLS, PATHS))
             .await
             .unwrap();

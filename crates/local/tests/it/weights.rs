@@ -61,7 +61,7 @@ async fn answered(model: &EmbeddedModel, question: &str) -> (String, String, u64
     let (call_id, called) = (CallId::generate(), format!("{name} {arguments}"));
     let call = ToolCall { call_id: call_id.clone(), name: name.clone(), arguments };
     messages.push(Message::answer(String::new(), vec![call]));
-    messages.push(Message::Tool { call_id, text: tool_result(&name).to_owned(), name });
+    messages.push(Message::Tool { call_id, text: tool_result(&name).to_owned(), name, pictures: Vec::new() });
     let second = collect_answer(model, request(messages, TOOLS, PATHS)).await.unwrap();
     assert_eq!(second.calls, []);
     (called, second.text, sampled + second.usage.unwrap().completion_tokens)

@@ -47,10 +47,7 @@ impl Call {
         let tools = self.tools.iter().filter(|tool| is_native && !left_out && form.sends_tool(&tool.name));
         let is_answer = |message: &Message| matches!(message, Message::Assistant { .. });
         let messages = &self.request.messages;
-        let pictures = messages.iter().flat_map(|message| match message {
-            Message::Pictures { pictures, .. } => pictures.as_slice(),
-            _ => &[],
-        });
+        let pictures = messages.iter().flat_map(Message::pictures);
         let fields = dialect.optional_fields(&request_plan);
         let is_extra = |field: &&String| !config.body.contains_key(*field) && !USER_FIELDS.contains(&field.as_str());
         SentParts {

@@ -13,7 +13,7 @@ use std::{
 
 use agentd_core::{
     answer_schema::AnswerSchema,
-    model::{ChangeTopic, Message, ModelRequest, ShownPicture},
+    model::{ChangeTopic, ModelRequest, ShownPicture},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -185,23 +185,12 @@ impl RequestForm {
         if !self.0.iter().any(|change| matches!(change, Change::WithoutPictures | Change::WithoutPicture(_))) {
             return request;
         }
-        let has_pictures = |message: &Message| matches!(message, Message::Pictures { .. });
-        if request.messages.iter().any(has_pictures) {
-            request.to_mut().messages.iter_mut().for_each(|message| self.show(message));
+        if request.messages.iter().any(|message| !message.pictures().is_empty()) {
+            for message in &mut request.to_mut().messages {
+                message.retain_pictures(|picture| self.shows(picture), PICTURES_OMITTED);
+            }
         }
         request
-    }
-
-    fn show(&self, message: &mut Message) {
-        let Message::Pictures { text, pictures } = message else { return };
-        let count = pictures.len();
-        pictures.retain(|picture| self.shows(picture));
-        if pictures.len() < count {
-            text.push_str(&format!("\n\n{PICTURES_OMITTED}"));
-        }
-        if pictures.is_empty() {
-            *message = Message::User { text: std::mem::take(text) };
-        }
     }
 
     /// Returns true if tool calls use the wire's own fields.

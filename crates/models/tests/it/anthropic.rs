@@ -66,7 +66,8 @@ pub(super) fn request_after(origin: &str, outcome: &Outcome) -> ModelRequest {
         origin,
     });
     for call in calls {
-        request.messages.push(Message::Tool { call_id: call.call_id, name: call.name, text: "noon".to_owned() });
+        let (name, text) = (call.name, "noon".to_owned());
+        request.messages.push(Message::Tool { call_id: call.call_id, name, text, pictures: Vec::new() });
     }
     request.messages.push(Message::User { text: "Go on".to_owned() });
     request

@@ -174,7 +174,8 @@ fn tool_call(id: &str, arguments: &str) -> ToolCall {
 }
 
 fn result(id: &str, text: &str) -> Message {
-    Message::Tool { call_id: CallId::from(id.to_owned()), name: "now".to_owned(), text: text.to_owned() }
+    let (call_id, name) = (CallId::from(id.to_owned()), "now".to_owned());
+    Message::Tool { call_id, name, text: text.to_owned(), pictures: Vec::new() }
 }
 
 /// Checks the failure after a reply to a model that accepted everything before, and the number of requests.

@@ -11,13 +11,14 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
     ids::SessionId,
+    input::is_picture,
     interrupt::{Answer, Ask},
     knowledge::{
         DocumentFinds, DocumentProgress, Extent, OpenDocument, PartCursor, PartRange, Password, Reading, SearchedBy,
         split_archive_path,
     },
     ports::{CallProgress, Knowledge, OnProgress, ToolContext},
-    tool::ToolOutput,
+    tool::{ToolData, ToolOutput},
 };
 use agentd_workspace::{
     backend::{Backend as _, OpenFile},
@@ -87,6 +88,27 @@ fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     (&mut opened.content).take(HEAD).read_to_end(&mut head).map_err(failed)?;
     opened.content.rewind().map_err(failed)?;
     Ok(head)
+}
+
+/// Maximum size of a picture or a document that is shown, in bytes.
+const MAX_PICTURE: u64 = 64 << 20;
+
+/// Reads a picture that models accept, or a PDF document of which `page` is wanted, and rewinds the file. `None` for
+/// other files and larger ones.
+pub(super) fn picture(document: &OpenDocument, page: Option<u32>) -> Result<Option<ToolData>, Failure> {
+    let failed = |error| Failure::io(&format!("read {}", document.name), &error);
+    let (mut file, mut content) = (&document.file, Vec::new());
+    file.take(HEAD).read_to_end(&mut content).map_err(failed)?;
+    let is_wanted = match page {
+        Some(_) => content.windows(5).any(|start| start == b"%PDF-"),
+        None => is_picture(&content),
+    };
+    let is_shown = is_wanted && file.metadata().map_err(failed)?.len() <= MAX_PICTURE;
+    if is_shown {
+        file.take(MAX_PICTURE).read_to_end(&mut content).map_err(failed)?;
+    }
+    file.rewind().map_err(failed)?;
+    Ok(is_shown.then(|| ToolData { content, path: Some(document.name.clone()), page, ..ToolData::default() }))
 }
 
 /// Checks that a file can be searched line by line. A file that is neither text nor a known document is rejected with

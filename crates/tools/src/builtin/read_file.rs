@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use agentd_core::{
     knowledge::{OpenDocument, PartCursor, PartRange},
     ports::Knowledge,
-    tool::ToolOutput,
+    tool::{ToolData, ToolOutput},
 };
 use agentd_workspace::{
     backend::{Backend as _, OpenFile},
@@ -25,8 +25,8 @@ use super::{
 
 /// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail etc.; for an archive, returns
 /// its file list). Text under 100 KB is returned whole; larger files and documents in parts, with the offset of the next.
-/// Locate content in large files first: grep for text, search_file for documents. For PNG and JPEG, returns the
-/// recognised text.
+/// Locate content in large files first: grep for text, search_file for documents. For PNG, JPEG, WebP and GIF, shows you
+/// the picture, or its recognised text if you cannot see pictures.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The file, such as uploads/notes.txt or /project/src/main.rs (or src/main.rs, in the project).
@@ -42,18 +42,32 @@ pub(crate) struct Args {
     /// First character to read of a too long line or page, from 1.
     #[schemars(range(min = 1))]
     column: Option<u64>,
+    #[schemars(description = "page: shows a page of a PDF as a picture. text: the text of a picture.", extend("enum" = [AS_PAGE, AS_TEXT]))]
+    view: Option<String>,
 }
+
+/// Values of `view`: the picture of a page, and the text in a picture.
+const AS_PAGE: &str = "page";
+const AS_TEXT: &str = "text";
 
 impl Tool for Args {
     const NAME: &'static str = "read_file";
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let knowledge = call.services.config.knowledge.clone();
-        let (document, range) = match call.work(move |job| open(job, self, knowledge.as_deref())).await? {
+        let (document, range, picture) = match call.work(move |job| open(job, self, knowledge.as_deref())).await? {
             PreparedFile::Text(output) => return Ok(output),
-            PreparedFile::Document(document, range) => (document, range),
+            PreparedFile::Document(document, (range, picture)) => (document, range, picture),
         };
         let (knowledge, context, name) = (call.knowledge()?, call.context, document.name.clone());
+        if let Some(data) = picture {
+            if context.sight.sees().await {
+                return Ok(ToolOutput { data: vec![data], ..ToolOutput::default() });
+            }
+            if data.page.is_some() {
+                return Err(Failure::tool("you cannot see pictures; omit view to read the text of the page"));
+            }
+        }
         let read = |document: OpenDocument| {
             knowledge.read(
                 document,
@@ -68,7 +82,14 @@ impl Tool for Args {
     }
 }
 
-fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<PreparedFile<PartRange>, Failure> {
+/// A requested part of a document, and the picture that may be shown instead.
+type WantedView = (PartRange, Option<ToolData>);
+
+fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<PreparedFile<WantedView>, Failure> {
+    if let Some(other) = args.view.as_deref().filter(|view| ![AS_PAGE, AS_TEXT].contains(view)) {
+        let message = format!("`view` of read_file must be {AS_PAGE} or {AS_TEXT}, not {}", text::quoted(other));
+        return Err(Failure::arguments(message));
+    }
     let (path, inner) = documents::locate(job, &args.path)?;
     let opened = match job.files.open_file(&path) {
         Ok(opened) => opened,
@@ -83,14 +104,20 @@ fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<Prep
     };
     match document {
         Ok(document) => {
-            let document = documents::with_inner(document, inner);
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            let page = (args.view.as_deref() == Some(AS_PAGE)).then(|| args.offset.map_or(1, number));
+            let shows_text = args.view.as_deref() == Some(AS_TEXT) || inner.is_some();
+            let picture = if shows_text { None } else { documents::picture(&document, page)? };
+            if page.is_some() && picture.is_none() {
+                return Err(Failure::arguments(format!("view={AS_PAGE} shows pages of PDF files of up to 64 MB only")));
+            }
+            let document = documents::with_inner(document, inner);
             let from = PartCursor {
                 row: args.row.map_or(0, number),
                 column: args.column.filter(|column| *column > 1).map_or(0, number),
             };
             let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number), from };
-            Ok(PreparedFile::Document(document, range))
+            Ok(PreparedFile::Document(document, (range, picture)))
         }
         Err(opened) => {
             let opened = job.files.present(&path, opened)?;

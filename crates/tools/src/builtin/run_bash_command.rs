@@ -360,6 +360,7 @@ fn stream(output: &mut ToolOutput, name: &str, captured: CapturedOutput) {
             kind: what.to_owned(),
             ending: ending.to_owned(),
             content,
+            ..ToolData::default()
         }),
         Some(Binary { what, content: None, .. }) => output.text.push_str(&format!(
             "\n[{name}, {what} of {}, was dropped: it exceeds the output limit; redirect it to a file, such as outputs/NAME]",

@@ -69,6 +69,7 @@ pub(super) fn data(name: &str, answer: &WebAnswer) -> ToolData {
         kind: answer.media_type.clone(),
         ending: ending.to_ascii_lowercase(),
         content: answer.body.clone(),
+        ..ToolData::default()
     }
 }
 

@@ -108,6 +108,12 @@ fn answer(content: &Value) -> Value {
     answer
 }
 
+fn picture(block: &Value) -> Value {
+    let (kind, data) = (&block["source"]["media_type"], &block["source"]["data"]);
+    let url = format!("data:{};base64,{}", kind.as_str().unwrap_or_default(), data.as_str().unwrap_or_default());
+    json!({"type": "image_url", "image_url": {"url": url}})
+}
+
 fn said(content: &Value, messages: &mut Vec<Value>) {
     let mut parts: Vec<Value> = Vec::new();
     let whole = json!([{"type": "text", "text": content}]);
@@ -115,14 +121,14 @@ fn said(content: &Value, messages: &mut Vec<Value>) {
     for block in blocks.as_array().into_iter().flatten() {
         match block["type"].as_str().unwrap_or_default() {
             "tool_result" => {
-                messages
-                    .push(json!({"role": "tool", "tool_call_id": block["tool_use_id"], "content": block["content"]}));
+                let content = &block["content"];
+                let text = if content.is_array() { texts(content).concat().into() } else { content.clone() };
+                messages.push(json!({"role": "tool", "tool_call_id": block["tool_use_id"], "content": text}));
+                let blocks = content.as_array().into_iter().flatten();
+                parts.extend(blocks.filter(|block| block["type"] == "image").map(picture));
             }
             "image" => {
-                let (kind, data) = (&block["source"]["media_type"], &block["source"]["data"]);
-                let url =
-                    format!("data:{};base64,{}", kind.as_str().unwrap_or_default(), data.as_str().unwrap_or_default());
-                parts.push(json!({"type": "image_url", "image_url": {"url": url}}));
+                parts.push(picture(block));
             }
             _ => {
                 let text = block["text"].as_str().unwrap_or_default();

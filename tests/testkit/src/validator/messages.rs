@@ -217,7 +217,7 @@ fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut H
                     return broken(location, "`tool_use` ids must be unique");
                 }
             }
-            "tool_result" => check_not_blank(&format!("{location}.content"), &block["content"])?,
+            "tool_result" => check_result(&format!("{location}.content"), &block["content"])?,
             "thinking" if !block["thinking"].is_string() || block["signature"].as_str().is_none_or(str::is_empty) => {
                 return broken(format!("{location}.thinking.signature"), "Field required");
             }
@@ -267,6 +267,21 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
                 format!("messages.{at}"),
                 format!("unexpected `tool_use_id` found in `tool_result` blocks: {}", block["tool_use_id"]),
             );
+        }
+    }
+    Ok(())
+}
+
+/// Checks the content of a result: a text, or blocks that are texts or pictures.
+fn check_result(location: &str, content: &Value) -> Checked {
+    let Some(blocks) = content.as_array() else { return check_not_blank(location, content) };
+    refuse_if(blocks.is_empty(), location, "missing blocks")?;
+    for (at, block) in blocks.iter().enumerate() {
+        let location = format!("{location}.{at}");
+        match block["type"].as_str() {
+            Some("text") => check_not_blank(&format!("{location}.text"), &block["text"])?,
+            Some("image") => check_picture(&location, &block["source"])?,
+            _ => return broken(location, format!("{} is not allowed in a result", block["type"])),
         }
     }
     Ok(())

@@ -146,7 +146,10 @@ fn check_items(items: &[Value]) -> Checked {
                 waiting.push(id);
             }
             "function_call_output" => {
-                check_not_blank(&format!("{location}.output"), &item["output"])?;
+                match &item["output"] {
+                    Value::Array(_) => check_parts(&format!("{location}.output"), "user", &item["output"])?,
+                    text => check_not_blank(&format!("{location}.output"), text)?,
+                }
                 let id = item["call_id"].as_str().unwrap_or_default();
                 let Some(found) = waiting.iter().position(|waiting| *waiting == id) else {
                     let message = format!("No tool call found for function call output with call_id {id}.");
@@ -182,11 +185,16 @@ fn check_message(location: &str, item: &Value) -> Checked {
     if !phase.is_null() && (role == "user" || !["commentary", "final_answer"].iter().any(|known| phase == known)) {
         return broken(format!("{location}.phase"), format!("Invalid value: {phase}"));
     }
-    let Some(content) = item["content"].as_array().filter(|content| !content.is_empty()) else {
-        return broken(format!("{location}.content"), "it must be an array with at least one part");
+    check_parts(&format!("{location}.content"), role, &item["content"])
+}
+
+/// Checks the parts of a message from this role, or of an output, which may have the same parts as a user message.
+fn check_parts(location: &str, role: &str, parts: &Value) -> Checked {
+    let Some(content) = parts.as_array().filter(|content| !content.is_empty()) else {
+        return broken(location, "it must be an array with at least one part");
     };
     for (at, part) in content.iter().enumerate() {
-        let location = format!("{location}.content[{at}]");
+        let location = format!("{location}[{at}]");
         match (role, part["type"].as_str().unwrap_or_default()) {
             ("user", "input_text") | ("assistant", "output_text") => {
                 check_not_blank(&format!("{location}.text"), &part["text"])?;

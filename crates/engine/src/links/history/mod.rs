@@ -55,12 +55,12 @@ impl Link for Repair {
 /// result. Drops results without a call, repeated calls, and empty messages.
 pub(crate) fn repair(messages: Vec<Message>) -> Vec<Message> {
     let messages = with_plain_ids(messages);
-    let mut results: HashMap<CallId, (String, String)> = HashMap::new();
+    let mut results: HashMap<CallId, Message> = HashMap::new();
     let mut rest = Vec::with_capacity(messages.len());
     for message in messages {
         match message {
-            Message::Tool { call_id, name, text } => {
-                results.entry(call_id).or_insert((name, text));
+            Message::Tool { ref call_id, .. } => {
+                results.entry(call_id.clone()).or_insert(message);
             }
             other => rest.push(other),
         }
@@ -81,10 +81,18 @@ pub(crate) fn repair(messages: Vec<Message>) -> Vec<Message> {
                 let calls = tool_calls.clone();
                 repaired.push(message);
                 for call in calls {
-                    let found = results.remove(&call.call_id);
-                    let (name, text) = found.unwrap_or_else(|| (call.name, NO_RESULT.to_owned()));
-                    let text = if is_blank(&text) { NO_OUTPUT.to_owned() } else { text };
-                    repaired.push(Message::Tool { call_id: call.call_id, name, text });
+                    let mut result = results.remove(&call.call_id).unwrap_or_else(|| Message::Tool {
+                        call_id: call.call_id,
+                        name: call.name,
+                        text: NO_RESULT.to_owned(),
+                        pictures: Vec::new(),
+                    });
+                    if let Message::Tool { text, .. } = &mut result
+                        && is_blank(text)
+                    {
+                        NO_OUTPUT.clone_into(text);
+                    }
+                    repaired.push(result);
                 }
             }
             Message::System { text } | Message::User { text } if is_blank(text) => {}
@@ -309,7 +317,12 @@ mod tests {
                     origin: Default::default(),
                 }
             ),
-            (0u8..10, texts()).prop_map(|(n, text)| Message::Tool { call_id: id(n), name: "now".to_owned(), text }),
+            (0u8..10, texts()).prop_map(|(n, text)| Message::Tool {
+                call_id: id(n),
+                name: "now".to_owned(),
+                text,
+                pictures: Vec::new(),
+            }),
         ]
     }
 

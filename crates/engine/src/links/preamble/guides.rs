@@ -15,7 +15,6 @@ use agentd_core::{
     files::Picture,
     guide::{self, GuideFile},
     item::{Item, ItemBody, NoticeTopic},
-    model::Message,
     ports,
     session::SessionMode,
     tool::{Effect, ToolErrorCode, ToolOutput},
@@ -265,27 +264,27 @@ impl Link for Files {
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        if state.returned_pictures.is_empty()
-            && (!has_vision(context) || attachments::pictures(&state.history).next().is_none())
-        {
+        if !has_vision(context) || attachments::pictures(&state.history).next().is_none() {
             return done(());
         }
-        Box::pin(async move {
-            if !state.returned_pictures.is_empty() {
-                // Pictures come after all results of the step, because nothing may come between results.
-                context.or_cancelled(context.models.model.look_up_vision()).await?;
-                let notice = attachments::returned_pictures_notice(std::mem::take(&mut state.returned_pictures));
-                context.append_notice(state, notice).await?;
-            }
-            if has_vision(context) { load(context, state).await } else { Ok(()) }
-        })
+        load(context, state).boxed()
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
         let has_vision = context.next_model(state).sees_pictures;
+        let note = if has_vision { NO_LONGER_SHOWN } else { NO_VISION };
         let mut left_out = pictures_left_out(attachments::pictures(&state.history).count());
         for message in &mut draft.messages {
-            attach_pictures(message, state, has_vision, &mut left_out);
+            message.retain_pictures(
+                |shown| {
+                    let is_left_out = left_out > 0;
+                    left_out = left_out.saturating_sub(1);
+                    let loaded = state.pictures.get(&shown.picture.path).cloned().flatten();
+                    shown.content = loaded.filter(|_| has_vision && !is_left_out);
+                    shown.content.is_some()
+                },
+                note,
+            );
         }
     }
 }
@@ -310,27 +309,6 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Flow {
         state.pictures.insert(path, read.ok().map(|piece| Arc::from(piece.content)));
     }
     Ok(())
-}
-
-/// Attaches loaded pictures to the message, and notes missing ones in its text.
-fn attach_pictures(message: &mut Message, state: &TurnState, has_vision: bool, left_out: &mut usize) {
-    let Message::Pictures { text, pictures } = message else { return };
-    let total = pictures.len();
-    pictures.retain_mut(|shown| {
-        let is_left_out = *left_out > 0;
-        *left_out = left_out.saturating_sub(1);
-        shown.content =
-            state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| has_vision && !is_left_out);
-        shown.content.is_some()
-    });
-    if !has_vision {
-        text.push_str(&format!("\n{NO_VISION}"));
-    } else if pictures.len() < total {
-        text.push_str(&format!("\n{NO_LONGER_SHOWN}"));
-    }
-    if pictures.is_empty() {
-        *message = Message::User { text: std::mem::take(text) };
-    }
 }
 
 /// Maximum number of problems to report individually.

@@ -3,7 +3,7 @@
 //! [`Results`] applies to every tool:
 //! - Binary data is not shown, because no model can read it and some servers reject it. Binary data is data attached to
 //!   an output, or text that is not readable. Such data is stored in session files, and the model gets its type, size
-//!   and path.
+//!   and path. [`pictures`] are an exception.
 //! - Lines of command output that overwrite themselves, such as progress bars, are shown in their last state, without
 //!   escape sequences ([`progress`]). The original is stored in a session file.
 //! - Command output is reduced to its relevant lines long before it would overflow the window: a model that reads five
@@ -17,6 +17,7 @@
 //! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the
 //! language server.
 
+pub(crate) mod pictures;
 mod progress;
 mod reduce;
 pub(crate) mod undo;
@@ -36,7 +37,7 @@ use agentd_core::{
     language::{Diagnostic, LanguageNews, Patience, SourceFile},
     policy::Confinement,
     session::TodoStatus,
-    tool::{Effect, ToolData, ToolDetails, ToolOutput},
+    tool::{Effect, ToolData, ToolDetails, ToolErrorCode, ToolOutput},
 };
 use futures_util::FutureExt as _;
 use serde::de::IgnoredAny;
@@ -112,6 +113,10 @@ async fn replace_binary(call: &Invocation<'_>, mut output: ToolOutput) -> Flow<T
         output.data.insert(0, ToolData { name: "result".to_owned(), content, ..ToolData::default() });
     }
     for line in store_data(call, std::mem::take(&mut output.data)).await? {
+        let line = line.unwrap_or_else(|problem| {
+            output.error = Some(ToolErrorCode::Tool);
+            problem
+        });
         if !output.text.is_empty() && !output.text.ends_with('\n') {
             output.text.push('\n');
         }
@@ -130,27 +135,40 @@ fn is_text(text: &str) -> bool {
     count < MIN_CONTROL_CHARS || count * CONTROL_DIVISOR < text.chars().count()
 }
 
-/// Stores the data, and returns one line about each piece.
-async fn store_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Flow<Vec<String>> {
+/// Shows and stores the data, and returns one line about each piece: an error if it is a file that cannot be shown.
+async fn store_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Flow<Vec<Result<String, String>>> {
     let (mut lines, mut used) = (Vec::new(), HashSet::new());
     let dropped = data.len().saturating_sub(MAX_PIECES);
     for (number, data) in data.into_iter().take(MAX_PIECES).enumerate() {
+        let showing = pictures::show_data(call, &data).await?;
+        if let Some(path) = &data.path {
+            lines.push(match showing.unwrap_or_else(|| Err("it was not prepared".to_owned())) {
+                Ok(showing) => Ok(match data.page {
+                    Some(page) => format!("[{path}, page {page}: {showing}]"),
+                    None => format!("[{path}: a picture, {showing}]"),
+                }),
+                Err(reason) => Err(format!("{path}: {reason}; view=text returns its text")),
+            });
+            continue;
+        }
         let description = description(&data);
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut used);
         match call.context.store_result(name, data.content).await {
-            Ok(path) => {
-                lines.push(format!("[{description} is not shown: it is stored in /{path}, where commands can read it]"))
-            }
+            Ok(path) => lines.push(Ok(match showing {
+                Some(Ok(showing)) => format!("[{description} is stored in /{path}, and {showing}]"),
+                Some(Err(reason)) => format!("[{description} is stored in /{path}, and not shown: {reason}]"),
+                None => format!("[{description} is not shown: it is stored in /{path}, where commands can read it]"),
+            })),
             Err(error) => {
                 let reason = reason(&error);
-                lines.push(format!("[{description} could not be stored and is lost: {reason}]"));
+                lines.push(Ok(format!("[{description} could not be stored and is lost: {reason}]")));
                 let message = format!("{description} of {} could not be stored and is lost: {reason}", call.call.name);
                 call.context.recorder.warn("result_lost", message).await?;
             }
         }
     }
     if dropped > 0 {
-        lines.push(format!("[{dropped} more pieces were dropped: at most {MAX_PIECES} per result are stored]"));
+        lines.push(Ok(format!("[{dropped} more pieces were dropped: at most {MAX_PIECES} per result are stored]")));
     }
     Ok(lines)
 }

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::{
-    attachments,
+    links::results::pictures,
     turn::{
         Flow, TurnContext, TurnExit, TurnState, dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview, Reminder, done},
@@ -357,7 +357,7 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Flow<ToolOutput>
     let output = tokio::select! {
         biased;
         answer = timeout(ANSWER_TIMEOUT, tools.line.ask(request)) => match answer {
-            Ok(Some(answer)) => to_output(invocation, answer).await,
+            Ok(Some(answer)) => to_output(invocation, answer).await?,
             Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer; {CLIENT_GONE}")),
             Err(_) => {
                 let minutes = ANSWER_TIMEOUT.as_secs() / 60;
@@ -375,7 +375,7 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Flow<ToolOutput>
 }
 
 /// Converts the answer into a result. The answer's content is untrusted.
-async fn to_output(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
+async fn to_output(call: &Invocation<'_>, answer: ClientToolAnswer) -> Flow<ToolOutput> {
     let ClientToolAnswer { text, failed, picture } = answer;
     let is_long = text.len() > MAX_CLIENT_ANSWER;
     let mut text = untrusted::plain(&text[..text.floor_char_boundary(MAX_CLIENT_ANSWER)]);
@@ -385,25 +385,21 @@ async fn to_output(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutpu
     if failed {
         let text =
             if text.trim().is_empty() { "the client reported a failure without a reason".to_owned() } else { text };
-        return ToolOutput::error(ToolErrorCode::Tool, text);
+        return Ok(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     if let Some(picture) = picture {
         if !text.is_empty() {
             text.push('\n');
         }
-        let (workspaces, session) = (&*call.context.ports.workspaces, call.context.files.session);
-        match attachments::store_picture(workspaces, session, picture).await {
-            Ok(picture) => {
-                text.push_str(&format!("[its picture follows this result and is stored in /{}]", picture.path));
-                call.record.entries().effects.pictures.push(picture);
-            }
-            Err(error) => text.push_str(&format!("[its picture could not be stored and is lost: {error}]")),
-        }
+        text.push_str(&match pictures::show(call, picture).await? {
+            Ok(showing) => format!("[its picture is {showing}]"),
+            Err(reason) => format!("[its picture is not shown: {reason}]"),
+        });
     }
     if text.is_empty() {
         text = "[done; no output]".to_owned();
     }
-    ToolOutput::ok(text)
+    Ok(ToolOutput::ok(text))
 }
 
 #[cfg(test)]

@@ -213,7 +213,6 @@ impl Actor {
         let history = self.state.visible_history();
         TurnState {
             rounds: CallRounds::before(self.open.as_ref().map(|open| open.turn_id), &history, self.state.last_stop),
-            returned_pictures: attachments::unshown_pictures(&history),
             history,
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),

@@ -125,7 +125,7 @@ impl Canvas {
 }
 
 /// Returns the sample positions within a page pixel. An image with about the same resolution is sampled once.
-fn parts(back: Affine) -> Vec<(f64, f64)> {
+pub(super) fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
     let samples = (step - SAMPLING_TOLERANCE).ceil().clamp(1.0, f64::from(MAX_SAMPLES)) as i32;
@@ -146,7 +146,7 @@ fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
 }
 
 /// Returns the range of pixels between two edges.
-fn span(from: f64, to: f64, limit: usize) -> std::ops::Range<usize> {
+pub(super) fn span(from: f64, to: f64, limit: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(limit)..(to.ceil().max(0.0) as usize).min(limit)
 }
 

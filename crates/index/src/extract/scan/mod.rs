@@ -1,12 +1,14 @@
 //! Recognition of pages that are images, within a budget for the whole document.
 //!
 //! - [`Scanner`]: remaining budget, and the models, which are loaded for the first page that requires recognition.
-//! - `drawing`: rendering of a PDF page, only in builds with recognition.
+//! - `drawing`: rendering of the images of a PDF page, only in builds with recognition; `page`: of a whole page, for models.
 //!
 //! TIFF files may have several pages, but the library only reads the first one. This module finds the others.
 
 #[cfg(feature = "ocr")]
 mod drawing;
+#[cfg(feature = "ocr")]
+mod page;
 #[cfg(feature = "ocr")]
 mod present;
 
@@ -18,7 +20,13 @@ use crate::{
 };
 
 #[cfg(feature = "ocr")]
-pub(crate) use self::present::Scanner;
+pub(crate) use self::{page::render as render_page, present::Scanner};
+
+/// Placeholder in builds without recognition.
+#[cfg(not(feature = "ocr"))]
+pub(crate) fn render_page(_document: Vec<u8>, _number: u32) -> Result<image::RgbImage, String> {
+    Err("this agentd was built without drawing of pages".to_owned())
+}
 
 /// Text recognised on a page.
 #[derive(Debug)]

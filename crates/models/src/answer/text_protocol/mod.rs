@@ -45,7 +45,12 @@ pub(crate) fn conversation(messages: &[Message], tools: &[ToolSpec]) -> Vec<Mess
             Message::Pictures { text, pictures } => {
                 plain.push(Message::Pictures { text: untrusted::escape_results(text), pictures: pictures.clone() });
             }
-            Message::Tool { name, text, .. } => add_user(&mut plain, &untrusted::result(name, text)),
+            Message::Tool { name, text, pictures, .. } if pictures.is_empty() => {
+                add_user(&mut plain, &untrusted::result(name, text));
+            }
+            Message::Tool { name, text, pictures, .. } => {
+                plain.push(Message::Pictures { text: untrusted::result(name, text), pictures: pictures.clone() });
+            }
             Message::Assistant { text, tool_calls, .. } => add_assistant(&mut plain, &with_calls(text, tool_calls)),
         }
     }
@@ -117,7 +122,7 @@ pub(crate) fn join(text: &mut String, addition: &str) {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::ids::CallId;
+    use agentd_core::{files::Picture, ids::CallId, model::ShownPicture};
     use proptest::prelude::*;
 
     use super::*;
@@ -153,6 +158,22 @@ mod tests {
         opens.collect()
     }
 
+    #[test]
+    fn pictures_follow_their_result_in_one_message() {
+        let picture = Picture {
+            path: "large_tool_results/a.png".to_owned(),
+            media_type: "image/png".to_owned(),
+            width: 40,
+            height: 20,
+            bytes: 3,
+        };
+        let pictures = vec![ShownPicture { picture, content: Some([1, 2, 3].into()) }];
+        let (call_id, text) = (CallId::from("c".to_owned()), "a barn".to_owned());
+        let result = Message::Tool { call_id, name: "look".to_owned(), text, pictures: pictures.clone() };
+        let text = "<tool_result name=\"look\">\na barn\n</tool_result>".to_owned();
+        assert_eq!(conversation(&[result], &[]), [Message::Pictures { text, pictures }]);
+    }
+
     proptest! {
         #[test]
         fn results_never_contain_protocol_markers(
@@ -164,8 +185,13 @@ mod tests {
             let user_text = user_text.concat().replace("system_reminder", "").replace("conversation_summary", "");
             let messages = [
                 Message::User { text: user_text },
-                Message::Tool { call_id: call_id.clone(), name, text: pieces.concat() },
-                Message::Tool { call_id, name: "last".to_owned(), text: "fine".to_owned() },
+                Message::Tool { call_id: call_id.clone(), name, text: pieces.concat(), pictures: Vec::new() },
+                Message::Tool {
+                    call_id,
+                    name: "last".to_owned(),
+                    text: "fine".to_owned(),
+                    pictures: Vec::new(),
+                },
             ];
             let plain = conversation(&messages, &[]);
             let Some(Message::User { text }) = plain.last() else { panic!("{plain:?}") };

@@ -7,9 +7,14 @@
 
 use std::{collections::HashSet, hash::Hasher as _};
 
-use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
+use agentd_core::{
+    model::{Message, ShownPicture},
+    origin::AnswerOrigin,
+    tool::ToolCall,
+    untrusted,
+};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::wire::{
@@ -91,15 +96,13 @@ impl<'a> Writer<'a> {
             }
             Message::Pictures { text, pictures } => {
                 self.push(Role::User, Block::text(if is_blank(text) { PICTURES } else { text }));
-                for shown in pictures {
-                    if let Some(content) = &shown.content {
-                        self.push(Role::User, Block::picture(&shown.picture.media_type, content));
-                    }
+                for picture in pictures.iter().filter_map(picture) {
+                    self.push(Role::User, Block::of(Kind::Other, picture.to_string()));
                 }
             }
-            Message::Tool { call_id, name: _, text } => {
+            Message::Tool { call_id, name: _, text, pictures } => {
                 let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
-                let block = Block::result(&self.ids.of_result(call_id), &text);
+                let block = Block::result(&self.ids.of_result(call_id), &text, pictures);
                 self.push_result(block);
             }
             Message::Assistant { .. } => {}
@@ -250,19 +253,19 @@ impl Block {
         Self::of(Kind::Other, json!({"type": "text", "text": text}).to_string())
     }
 
-    fn picture(media_type: &str, content: &[u8]) -> Self {
-        let source = json!({"type": "base64", "media_type": media_type, "data": BASE64_STANDARD.encode(content)});
-        Self::of(Kind::Other, json!({"type": "image", "source": source}).to_string())
-    }
-
     /// Creates a block for a call. The arguments keep their bytes.
     pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
         let (id, name, input) = (json!(id), json!(name), tool_arguments(arguments));
         Self::of(Kind::Other, format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input.trim()))
     }
 
-    fn result(id: &str, text: &str) -> Self {
-        Self::of(Kind::Result, json!({"type": "tool_result", "tool_use_id": id, "content": text}).to_string())
+    fn result(id: &str, text: &str, pictures: &[ShownPicture]) -> Self {
+        let pictures: Vec<Value> = pictures.iter().filter_map(picture).collect();
+        let content = match pictures.as_slice() {
+            [] => json!(text),
+            pictures => [&[json!({"type": "text", "text": text})][..], pictures].concat().into(),
+        };
+        Self::of(Kind::Result, json!({"type": "tool_result", "tool_use_id": id, "content": content}).to_string())
     }
 
     /// Creates a block of an answer from its original bytes.
@@ -273,6 +276,13 @@ impl Block {
     fn of(kind: Kind, json: String) -> Self {
         Self { json, kind }
     }
+}
+
+/// Returns the block of a picture, or `None` if its bytes are not available.
+fn picture(shown: &ShownPicture) -> Option<Value> {
+    let data = BASE64_STANDARD.encode(shown.content.as_ref()?);
+    let source = json!({"type": "base64", "media_type": shown.picture.media_type, "data": data});
+    Some(json!({"type": "image", "source": source}))
 }
 
 /// Hash of 128 bits of everything before a position in a conversation. The hash must be fast, as every request is
@@ -339,7 +349,7 @@ mod tests {
         let text = if blank { String::new() } else { content.to_owned() };
         [
             Message::Assistant { text, reasoning: None, tool_calls: vec![call], origin },
-            Message::Tool { call_id, name: "now".to_owned(), text: content.to_owned() },
+            Message::Tool { call_id, name: "now".to_owned(), text: content.to_owned(), pictures: Vec::new() },
         ]
     }
 

@@ -216,13 +216,11 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Adds the pictures whose bytes are available.
-    fn show(&mut self, pictures: &[ShownPicture]) {
-        for shown in pictures {
-            let Some(content) = &shown.content else { continue };
-            let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
-            self.0.push(Part { shown: PartContent::ImageUrl { image_url: ImageUrl { url } }, cache_control: None });
-        }
+    /// Adds a picture if its bytes are available.
+    fn show(&mut self, shown: &ShownPicture) {
+        let Some(content) = &shown.content else { return };
+        let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
+        self.0.push(Part { shown: PartContent::ImageUrl { image_url: ImageUrl { url } }, cache_control: None });
     }
 
     /// Marks the end of the content as a cache position.
@@ -252,7 +250,11 @@ struct WireCallFunction<'a> {
 fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<WireMessage<'a>> {
     let mut wire = Vec::with_capacity(messages.len());
     let mut ids = WireIds::default();
+    let mut of_results: Vec<&ShownPicture> = Vec::new();
     for message in messages {
+        if !matches!(message, Message::Tool { .. }) {
+            show_after_results(&mut wire, std::mem::take(&mut of_results));
+        }
         match message {
             // Later system messages become user messages from the daemon, which every template supports.
             Message::System { text } => match wire.last_mut() {
@@ -269,7 +271,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
             Message::Pictures { text, pictures } => {
                 add_user(&mut wire, if is_blank(text) { PICTURES } else { text });
                 if let Some(WireMessage::User { content }) = wire.last_mut() {
-                    content.show(pictures);
+                    pictures.iter().for_each(|picture| content.show(picture));
                 }
             }
             Message::Assistant { text, reasoning, tool_calls, origin } => {
@@ -279,17 +281,33 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
                 let details = origin.details_of(recipient.origin).and_then(raw);
                 add_answer(&mut wire, if is_blank(text) { "" } else { text }, thoughts, details, calls);
             }
-            Message::Tool { call_id, name: _, text } => {
+            Message::Tool { call_id, name: _, text, pictures } => {
                 let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
                 wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content: Content::text(content) });
+                of_results.extend(pictures.iter().filter(|shown| shown.content.is_some()));
             }
         }
     }
+    show_after_results(&mut wire, of_results);
     // If a turn was stopped and is continued, an incomplete answer may come last.
     if !matches!(wire.last(), Some(WireMessage::User { .. } | WireMessage::Tool { .. })) {
         add_user(&mut wire, EMPTY_USER_MESSAGE);
     }
     wire
+}
+
+/// Adds the pictures of all results of a step in a user message, because a result can only have text, and nothing may
+/// come between results.
+fn show_after_results(wire: &mut Vec<WireMessage<'_>>, pictures: Vec<&ShownPicture>) {
+    if pictures.is_empty() {
+        return;
+    }
+    let mut content = Content(Vec::new());
+    for shown in pictures {
+        content.add(format!("(picture of a result above: /{})", shown.picture.path).into());
+        content.show(shown);
+    }
+    wire.push(WireMessage::User { content });
 }
 
 fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {

@@ -13,6 +13,7 @@ use std::{
     borrow::Cow,
     collections::HashSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    iter,
 };
 
 use agentd_core::{
@@ -23,7 +24,7 @@ use agentd_core::{
     untrusted,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
@@ -220,8 +221,9 @@ impl<'a> Writer<'a> {
                     self.add_answer_part(part);
                 }
             }
-            Message::Tool { call_id, name: _, text } => {
-                let output = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
+            Message::Tool { call_id, name: _, text, pictures } => {
+                let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
+                let output = Output { text, pictures: pictures.iter().filter_map(Part::picture).collect() };
                 let call_id = self.ids.of_result(call_id);
                 self.items.push(InputItem::FunctionCallOutput { call_id, output });
             }
@@ -235,7 +237,7 @@ impl<'a> Writer<'a> {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
             && (untrusted::is_from_daemon(text) || self.recipient.requires_alternation)
         {
-            return join(output.to_mut(), &untrusted::user_text_after_result(text));
+            return join(output.text.to_mut(), &untrusted::user_text_after_result(text));
         }
         self.add_answer_part(Part::input_text(text));
     }
@@ -342,7 +344,7 @@ enum InputItem<'a> {
     },
     FunctionCallOutput {
         call_id: Cow<'a, str>,
-        output: Cow<'a, str>,
+        output: Output<'a>,
     },
     /// Reasoning of an answer with its original bytes.
     #[serde(untagged)]
@@ -365,6 +367,22 @@ enum Part<'a> {
     InputText { text: Cow<'a, str> },
     InputImage { image_url: String, detail: &'static str },
     OutputText { text: Cow<'a, str> },
+}
+
+/// Output of a call. Text alone is sent as a string, which every server accepts.
+#[derive(Debug)]
+struct Output<'a> {
+    text: Cow<'a, str>,
+    pictures: Vec<Part<'a>>,
+}
+
+impl Serialize for Output<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.pictures.is_empty() {
+            return self.text.serialize(serializer);
+        }
+        serializer.collect_seq(iter::once(&Part::input_text(&*self.text)).chain(&self.pictures))
+    }
 }
 
 impl<'a> Part<'a> {
@@ -485,7 +503,8 @@ mod tests {
                 vec![Message::Assistant { text: self.text.clone(), reasoning: None, tool_calls, origin }];
             let user = |text: &str| Message::User { text: text.to_owned() };
             if self.calls {
-                messages.push(Message::Tool { call_id, name: "now".to_owned(), text: self.result.clone() });
+                let (name, text) = ("now".to_owned(), self.result.clone());
+                messages.push(Message::Tool { call_id, name, text, pictures: Vec::new() });
             }
             messages.extend(self.reminder.then(|| user("<system_reminder>\nx\n</system_reminder>")));
             messages.extend(self.input.as_deref().map(user));
