@@ -183,7 +183,7 @@ fn approval_request(
         content.insert(0, edit.clone().into());
         content.push(text);
     } else {
-        let position = if tool_call::kind(tool) == ToolKind::Edit { 0 } else { content.len() };
+        let position = if tool_call::kind(tool, args) == ToolKind::Edit { 0 } else { content.len() };
         content.insert(position, text);
         content.extend(edits.into_iter().map(ToolCallContent::from));
     }
@@ -193,7 +193,7 @@ fn approval_request(
     let (title, kind) = if is_plan {
         ("Carry out this plan? Nothing is changed until you approve".to_owned(), ToolKind::Think)
     } else {
-        (tool_call::title(tool, args), tool_call::kind(tool))
+        (tool_call::title(tool, args), tool_call::kind(tool, args))
     };
     let fields = ToolCallUpdateFields::new()
         .title(title)

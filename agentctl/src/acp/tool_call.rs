@@ -12,6 +12,7 @@ use agentd_core::{
     folder::{AddedFolder, Mounts},
     path,
     session::Mount,
+    tool::SAVE_TO,
     tool_table, visible,
 };
 use serde_json::Value;
@@ -28,9 +29,10 @@ pub(super) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// Returns the protocol's kind for a tool.
-pub(super) fn kind(tool: &str) -> ToolKind {
+/// Returns the protocol's kind for a call.
+pub(super) fn kind(tool: &str, args: &Value) -> ToolKind {
     match tool_table::ToolKind::of(tool) {
+        tool_table::ToolKind::Look if args.get(SAVE_TO).is_some_and(Value::is_string) => ToolKind::Edit,
         tool_table::ToolKind::Look => ToolKind::Read,
         tool_table::ToolKind::Edit => ToolKind::Edit,
         tool_table::ToolKind::Search => ToolKind::Search,
@@ -62,11 +64,11 @@ pub(super) fn locations(tool: &str, args: &Value, roots: &SessionRoots) -> Vec<T
     let named: Vec<String> = match tool {
         "apply_patch" => files_of_patch(text("patch").unwrap_or_default()),
         SHELL => text("directory").map(str::to_owned).into_iter().collect(),
-        _ => text("path").map(str::to_owned).into_iter().collect(),
+        _ => ["path", SAVE_TO].into_iter().filter_map(text).map(str::to_owned).collect(),
     };
     // For documents, `offset` is a page number instead of a line.
     let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
-    let line = line.filter(|_| tool == "read_file");
+    let line = line.filter(|_| tool == "read_file" && text(SAVE_TO).is_none());
     let real = named.iter().filter(|path| visible::is_plain(path)).filter_map(|path| roots.real(path));
     real.map(|path| ToolCallLocation::new(path).line(line)).collect()
 }
@@ -371,6 +373,12 @@ mod tests {
         check("now", json!({}), ("now", &[]));
         check("mcp_x_y", json!("{broken"), ("`mcp_x_y {broken`", &[]));
         check("read_url", json!({"url": "[a](http://b)"}), ("`read_url [a](http://b)`", &[]));
+        let saved = json!({"path": "a.xlsx", "offset": 2, "save_to": "outputs/a.csv"});
+        assert_eq!(
+            (kind("read_file", &saved), kind("read_file", &json!({"path": "a"}))),
+            (ToolKind::Edit, ToolKind::Read)
+        );
+        check("read_file", saved, ("`read_file a.xlsx:2-`", &[("/p/a.xlsx", None), ("/w/outputs/a.csv", None)]));
         check("read_file", json!({"path": "__init__.py"}), ("`read_file __init__.py`", &[("/p/__init__.py", None)]));
         let patch = "*** Begin Patch\n*** Delete File: a\n*** Delete File: outputs/b\n*** End Patch";
         let files: &[_] = &[("/p/a", None), ("/w/outputs/b", None)];

@@ -226,7 +226,7 @@ impl Updates {
         let has_edits = !edits.is_empty();
         let mut call = ToolCall::new(known.clone(), title)
             .name(tool)
-            .kind(tool_call::kind(tool))
+            .kind(tool_call::kind(tool, args))
             .locations(tool_call::locations(tool, args, &self.roots))
             .raw_input(tool_call::input(args, self.limits.result))
             .content(edits.into_iter().map(ToolCallContent::from).collect());

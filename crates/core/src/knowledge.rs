@@ -78,7 +78,7 @@ impl std::fmt::Debug for Password {
 }
 
 /// File extensions of archives. Documents in archives are named by appending `!/` and the path inside the archive.
-const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
+const ARCHIVE_ENDINGS: [&str; 5] = [".zip", ".tar", ".tgz", ".tar.gz", ".mbox"];
 
 /// Returns true if the file name has an archive extension, ignoring case.
 pub fn has_archive_name(name: &str) -> bool {
@@ -209,6 +209,21 @@ pub struct Reading {
     pub locked: bool,
 }
 
+/// Sheet of a workbook as CSV, or any other document as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DocumentExport {
+    /// Exported content, such as `sheet Sales`, or `the text` for a whole document.
+    pub content: String,
+    /// Text, with `\n` at line ends.
+    pub text: String,
+    /// Number of rows of the sheet, or of lines of the text.
+    pub rows: usize,
+    /// Number of columns of the sheet, or 0 for a text.
+    pub columns: usize,
+    /// Reason why the document could not be read completely, with a hint.
+    pub broken: Option<String>,
+}
+
 /// Part that was read from a document.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -308,6 +323,7 @@ mod tests {
         check("all.TAR.GZ!b.pdf", Some(("all.TAR.GZ", "b.pdf")));
         check("a!b/all.tgz!/c!.pdf", Some(("a!b/all.tgz", "c!.pdf")));
         check("all.zip!/", None);
+        check("uploads/box.mbox!/0001 Barn!.eml", Some(("uploads/box.mbox", "0001 Barn!.eml")));
         check("uploads/fees.eml!/plan.pdf", Some(("uploads/fees.eml", "plan.pdf")));
         check("all.pdf!/a", None);
         check("all.zip", None);

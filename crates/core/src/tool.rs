@@ -35,6 +35,25 @@ impl ToolSpec {
         schema.insert("additionalProperties".to_owned(), false.into());
         Self { name: name.to_owned(), description, parameters: schema.to_value(), effect }
     }
+
+    /// Returns the effect of a call with these arguments. A call that saves what it reads changes a file.
+    pub fn effect_of(&self, arguments: &str) -> Effect {
+        if saved_file(&self.name, arguments).is_some() { Effect::Write } else { self.effect }
+    }
+}
+
+/// Name of the tool that reads one file. If this tool may not read a file, no other tool shows that file either.
+pub const READ_TOOL: &str = "read_file";
+/// Name of the tool that writes one file.
+pub const WRITE_TOOL: &str = "write_file";
+
+/// Argument of [`READ_TOOL`] with the new file into which a call saves what it reads.
+pub const SAVE_TO: &str = "save_to";
+
+/// Returns the file into which a call saves what it reads.
+pub fn saved_file(tool: &str, arguments: &str) -> Option<String> {
+    let named = || serde_json::from_str::<Value>(arguments).ok()?.get(SAVE_TO)?.as_str().map(str::to_owned);
+    if tool == READ_TOOL { named() } else { None }
 }
 
 /// Reduces a schema to features that small models and strict servers support. Optional arguments are omitted rather

@@ -62,6 +62,8 @@ pub struct WantedParts {
     pub window: Option<Window>,
     /// True if only the file names in an archive are requested.
     pub listing: bool,
+    /// True if cells of a sheet are requested without their comments.
+    pub values_only: bool,
     /// Path of the document inside the archive.
     #[serde(skip)]
     pub inner: Option<String>,

@@ -52,12 +52,14 @@ pub enum Kind {
     Zip,
     /// TAR archive, optionally compressed with gzip.
     Tar,
+    /// Mailbox, a file of mail messages.
+    Mbox,
     /// Image whose text is recognised by OCR.
     Picture,
 }
 
 /// Kinds with their name in document keys, their display name and their file extensions.
-const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
+const KINDS: [(Kind, &str, &str, &[&str]); 24] = [
     (Kind::Pdf, "pdf", "PDF", &["pdf"]),
     (Kind::Docx, "docx", "Word document", &["docx", "docm", "dotx", "dotm"]),
     (Kind::Xlsx, "xlsx", "Excel workbook", &["xlsx", "xlsm", "xltx", "xltm"]),
@@ -80,6 +82,7 @@ const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
     (Kind::Plain, "plain", "text file", &["txt", "text", "log", "rst"]),
     (Kind::Zip, "zip", "ZIP archive", &["zip"]),
     (Kind::Tar, "tape", "TAR archive", &["tar", "tgz"]),
+    (Kind::Mbox, "mailbox", "mailbox", &["mbox"]),
     (Kind::Picture, "picture", "picture", &["png", "jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp"]),
 ];
 
@@ -90,6 +93,12 @@ impl Kind {
         let (_, ending) = name.rsplit_once('.')?;
         let ending = if name.ends_with(".tar.gz") { "tar" } else { ending };
         KINDS.iter().find(|(.., endings)| endings.contains(&ending)).map(|(kind, ..)| *kind)
+    }
+
+    /// Returns the kind for the name of a document inside another one. A mailbox is text there, because nested archives
+    /// are not opened.
+    pub(crate) fn of_inner_name(name: &str) -> Option<Self> {
+        Self::of_name(name).map(|kind| if kind == Self::Mbox { Self::Plain } else { kind })
     }
 
     /// Returns the kind with this name in document keys.
@@ -107,9 +116,14 @@ impl Kind {
         matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
     }
 
+    /// Returns true if documents of this kind consist of sheets.
+    pub const fn has_sheets(self) -> bool {
+        matches!(self, Self::Xlsx | Self::Xls | Self::Xlsb | Self::Ods | Self::Csv)
+    }
+
     /// Returns true if this is an archive of documents.
     pub const fn is_archive(self) -> bool {
-        matches!(self, Self::Zip | Self::Tar)
+        matches!(self, Self::Zip | Self::Tar | Self::Mbox)
     }
 
     /// Returns true if encrypted documents of this kind can be opened with a password.

@@ -27,6 +27,8 @@ pub mod rules;
 
 use serde_json::Value;
 
+pub use agentd_core::tool::READ_TOOL;
+
 pub use self::{
     checker::{bash::deletes, files::only_fetches, paths::holds_secrets},
     grants::for_good,
@@ -40,9 +42,6 @@ pub use self::{
 
 /// Name of the shell tool, which runs its `command` argument.
 pub const SHELL_TOOL: &str = "run_bash_command";
-
-/// Name of the tool that reads one file. If this tool may not read a file, no other tool shows that file either.
-pub const READ_TOOL: &str = "read_file";
 
 /// Path of the project, as tools and commands see it.
 const PROJECT: &str = "/project";

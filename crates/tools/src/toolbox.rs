@@ -28,7 +28,7 @@ use crate::{
     arguments,
     builtin::{
         Builtin, TOOLS,
-        call::{Call, ShownRenames, ToolLimit, ToolServices, ToolboxConfig, defect},
+        call::{Call, ShownNotes, ShownRenames, ToolLimit, ToolServices, ToolboxConfig, defect},
         documents::Passwords,
         run_bash_command,
     },
@@ -49,6 +49,7 @@ impl BuiltinToolbox {
             services: ToolServices {
                 passwords: Passwords::default(),
                 renames: ShownRenames::default(),
+                notes: ShownNotes::default(),
                 workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
                 config,
             },

@@ -33,8 +33,8 @@ pub fn is_attached(path: &str) -> bool {
 /// Images require slow text recognition, and there are too many code files. Image and code files in folders are only
 /// searched if a call names them.
 pub fn left_out(path: &str) -> Option<&'static str> {
-    const TEXTS: [&str; 13] =
-        ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];
+    const TEXTS: [&str; 12] =
+        ["adoc", "csv", "htm", "html", "log", "markdown", "md", "org", "rst", "tex", "tsv", "txt"];
     const CODE: [&str; 27] = [
         "c", "cc", "cfg", "cpp", "cs", "css", "go", "h", "hpp", "ini", "java", "js", "json", "jsonl", "lua", "php",
         "py", "rb", "rs", "sh", "sql", "toml", "ts", "tsx", "xml", "yaml", "yml",

@@ -87,3 +87,24 @@ async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     }
     assert_eq!(daemon.json(["sessions", "list"]).await, json!([]));
 }
+
+#[tokio::test]
+async fn saving_a_document_on_a_full_disk_leaves_nothing() {
+    let Some(world) = World::on_disk("data/workspace", "4m").await else { return };
+    let daemon = &world.daemon;
+    let folder = seen_by(daemon, &daemon.data().join("workspace"));
+    let text = daemon.write("notes.rtf", format!("{{\\rtf1 {}}}", "a line of notes ".repeat(20_000)));
+    let full = folder.clone();
+    world.model.respond_with(move |request| {
+        if tool_texts(request).is_empty() {
+            fill(&full);
+            return Reply::tool_call("read_file", json!({"path": "uploads/notes.rtf", "save_to": "temp/copy.txt"}));
+        }
+        Reply::text("It did not fit.")
+    });
+    daemon.ok(["run", "Save it", "--file", text.to_str().unwrap(), "--on-interrupt", "approve"]).await;
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["temp/copy.txt", "the disk is full"]);
+    fs::remove_file(folder.join("filler")).unwrap();
+    let session = &world.last_session().await;
+    assert_eq!(fs::read_dir(folder.join(session).join("temp")).unwrap().count(), 0);
+}

@@ -8,7 +8,8 @@
 //! - [`interrupts`]: approvals and questions that outlive clients and daemons. [`grants`]: rules of users. [`readers`]:
 //!   several clients, and slow clients.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and no loss of data. [`documents`]:
-//!   pages, cited. [`changing_documents`]: found in their current state, each version read once.
+//!   pages, cited. [`changing_documents`]: found in their current state, each version read once. [`saved_documents`]:
+//!   as data for commands.
 //! - [`patches`]: both forms, byte-exact. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
 //! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository. [`writable`]: a read-only
@@ -141,6 +142,7 @@ mod routes;
 mod routing;
 mod run;
 mod sandbox;
+mod saved_documents;
 mod screen;
 mod searches;
 mod service;

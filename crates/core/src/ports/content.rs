@@ -16,12 +16,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     client_file::{ClientFileAnswer, FileAction, NoAnswer},
     code::{CodeProgress, CodeQuestion, CodeReply},
-    error::{CodeError, KnowledgeError, ModelError, WebError, WorkspaceFuture},
+    error::{CodeError, ErrorKind, KnowledgeError, ModelError, WebError, WorkspaceFuture},
     files::PreparedPicture,
     ids::SessionId,
     interrupt::{Answer, Ask},
     knowledge::{
-        DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading,
+        DocumentExport, DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument,
+        PartRange, Reading,
     },
     language::{
         Diagnostic, LanguageError, LanguageNews, Patience, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
@@ -70,6 +71,19 @@ pub trait Knowledge: Debug + Send + Sync {
         progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
+
+    /// Converts one sheet of a workbook to CSV, or any other document to text. `sheet` is the number of the sheet,
+    /// starting at 1. Reports progress like [`Self::read`].
+    fn export(
+        &self,
+        _document: OpenDocument,
+        _sheet: u32,
+        _progress: OnProgress,
+        _cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentExport, KnowledgeError>> {
+        let error = KnowledgeError::new(ErrorKind::Configuration, "this agentd converts no documents");
+        Box::pin(std::future::ready(Err(error)))
+    }
 
     /// Searches only these documents. Indexes documents that are not indexed yet, with progress reports.
     fn search(

@@ -104,7 +104,7 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
 fn concurrent_prefix_len(context: &TurnContext, calls: &[DueCall]) -> usize {
     let can_overlap = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
-            || context.tool(&call.name).is_some_and(|tool| match tool.effect {
+            || context.tool(&call.name).is_some_and(|tool| match tool.effect_of(&call.arguments) {
                 Effect::Read => true,
                 Effect::Network => only_fetches(&call.arguments),
                 Effect::State | Effect::Write | Effect::Execute => false,

@@ -1,4 +1,4 @@
-//! Archives: each document inside is read as its own type. Nested archives are not opened.
+//! Archives and mailboxes: each document inside is read as its own type. Nested archives are not opened.
 
 use std::{
     io::{self, Cursor, Read},
@@ -6,11 +6,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use agentd_core::knowledge::Password;
+use agentd_core::{charset, knowledge::Password};
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, SHIFT_JIS};
 use flate2::read::MultiGzDecoder;
+use mail_parser::mailbox::mbox::MessageIterator;
 use zip::{ZipArchive, result::ZipError};
 
-use super::{Emitter, broken, clean};
+use super::{Emitter, broken, clean, mail, recognise::FROM_LINE};
 use crate::{
     document::DocumentPlace,
     failure::{Failure, Limits, MIB, UnreadReason, fail_if},
@@ -143,7 +145,7 @@ const fn is_incomplete(failure: &Failure) -> bool {
 /// Emits a document inside another document. Returns the inner document's failure; an error ends the outer document.
 pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits;
-    let (named, password) = (Kind::of_name(path), outer.wanted.password.clone());
+    let (named, password) = (Kind::of_inner_name(path), outer.wanted.password.clone());
     let opened = super::decrypt_office(bytes, named, password.as_ref().map(Password::reveal));
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
@@ -173,11 +175,14 @@ pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Resul
 /// file whose path is displayed as `wanted` is returned.
 pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
-    let content = match super::recognise(&bytes, Some(Kind::Eml)) {
-        Ok(kind @ (Kind::Eml | Kind::Msg)) => super::mail::entry(bytes, kind, wanted)?.ok_or_else(missing)?,
-        _ => find_entry(bytes, wanted, password, limits)?.ok_or_else(missing)?,
+    // A single mail may begin like a mailbox.
+    let from_mailbox = messages(&bytes).find(|(name, _)| name == wanted).map(|(_, message)| message);
+    let content = match (from_mailbox, super::recognise(&bytes, Some(Kind::Eml))) {
+        (Some(message), _) => message,
+        (None, Ok(kind @ (Kind::Eml | Kind::Msg))) => mail::entry(bytes, kind, wanted)?.ok_or_else(missing)?,
+        (None, _) => find_entry(bytes, wanted, password, limits)?.ok_or_else(missing)?,
     };
-    match super::recognise(&content, Kind::of_name(wanted)) {
+    match super::recognise(&content, Kind::of_inner_name(wanted)) {
         Ok(kind) if kind.is_archive() => Err(nested_archive()),
         _ => Ok(content),
     }
@@ -242,6 +247,7 @@ fn visit(
 ) -> Result<(), Failure> {
     match kind {
         Kind::Zip => visit_zip(bytes, password, visitor),
+        Kind::Mbox => visit_mailbox(&bytes, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
             let most = limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR);
             // For the archive reader, the limit looks like a truncated archive.
@@ -281,17 +287,65 @@ fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
     }
 }
 
+/// Returns the messages of a mailbox, each with its name: number, day and subject. Empty for other files.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
+    let mailbox = if bytes.starts_with(FROM_LINE) { bytes } else { &[] };
+    (1_u32..).zip(MessageIterator::new(mailbox).flatten()).map(|(number, message)| {
+        let message = message.unwrap_contents();
+        (format!("{number:04} {}.eml", mail::summary(&message)), message)
+    })
+}
+
+fn visit_mailbox(bytes: &[u8], visitor: &mut Visitor<'_>) -> Result<(), Failure> {
+    for (index, (name, message)) in messages(bytes).enumerate() {
+        fail_if(index >= MAX_FILES, || Failure::too_many("the number of mails in it", MAX_FILES))?;
+        let (size, mut content) = (message.len() as u64, message.as_slice());
+        let content = Ok(&mut content as &mut dyn Read);
+        let file = File { path: Ok(name), size, is_encrypted: false, content, compressed_size: None };
+        if visitor(file)?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the encoding of names that are not UTF-8, one per line, or `None` for the encoding of DOS. Windows in East Asia
+/// writes names in the encoding of the country.
+fn name_encoding(names: &[u8]) -> Option<&'static Encoding> {
+    // Pairs of these bytes are typical of East Asia. In the encoding of DOS, they are mostly parts of frames.
+    let is_pairs = |run: &[u8]| run.len().is_multiple_of(2) && run.iter().all(|byte| *byte >= 0xa1);
+    let is_paired = names.split(u8::is_ascii).all(is_pairs);
+    let found = charset::detect(names, true).ok()?;
+    let is_eastern = [GBK, GB18030, BIG5, SHIFT_JIS, EUC_JP, EUC_KR].contains(&found.encoding);
+    let encoding = match is_eastern && (found.sure || is_paired) {
+        true => found.encoding,
+        // A few characters are not sufficient for statistics.
+        false if is_paired => GBK,
+        false => return None,
+    };
+    // The letters of these languages have no case, unlike those of a wrong guess.
+    let text = encoding.decode_without_bom_handling_and_without_replacement(names)?;
+    let is_expected = |letter: char| letter.is_ascii() || !(letter.is_lowercase() || letter.is_uppercase());
+    text.chars().all(is_expected).then_some(encoding)
+}
+
 fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
     const SYMLINK: u32 = 0o120_000;
     const FILE_TYPE_MASK: u32 = 0o170_000;
     let failed = |error: ZipError| broken(Kind::Zip, &error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
     fail_if(archive.len() > MAX_FILES, || Failure::too_many("the number of files in it", MAX_FILES))?;
+    let names = (0..archive.len()).filter_map(|index| Some(archive.by_index_raw(index).ok()?.name_raw().to_vec()));
+    let names: Vec<Vec<u8>> = names.filter(|name| str::from_utf8(name).is_err()).collect();
+    let encoding = name_encoding(&names.join(&b'\n'));
     for index in 0..archive.len() {
         let (name, size, compressed_size, is_link, is_encrypted) = {
             let raw = archive.by_index_raw(index).map_err(failed)?;
             let is_link = raw.unix_mode().is_some_and(|mode| mode & FILE_TYPE_MASK == SYMLINK);
-            let name = raw.name().map(|name| name.to_string());
+            let name = match encoding.filter(|_| str::from_utf8(raw.name_raw()).is_err()) {
+                Some(encoding) => Ok(encoding.decode_without_bom_handling(raw.name_raw()).0.into_owned()),
+                None => raw.name().map(|name| name.to_string()),
+            };
             (name, raw.size(), raw.compressed_size(), is_link, raw.encrypted())
         };
         let path = name.map_err(|_| "a name that is not text".to_owned()).and_then(|name| normalised_path(&name));
@@ -377,6 +431,22 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_eastern_windows_are_decoded() {
+        let check = |encoding: &'static Encoding, names: &str, expected: Option<&'static Encoding>| {
+            let bytes = encoding.encode(names).0;
+            assert_eq!(name_encoding(&bytes), expected, "{names}");
+        };
+        check(GBK, "合同.pdf\n", Some(GBK));
+        check(GBK, "财务报表/二零二四年度销售合同（终稿）.xlsx\n采购清单.docx\n", Some(GBK));
+        check(BIG5, "採購合約與財務報表/銷售統計資料.xlsx\n臺灣市場調查報告.pdf\n", Some(BIG5));
+        check(SHIFT_JIS, "見積書のひな形/売上データの一覧.xlsx\nお客様へのお知らせ.pdf\n", Some(SHIFT_JIS));
+        for dos in ["Pr\u{81}fung \u{84}u\u{e1}erst.pdf\n", "\u{82}t\u{82}.pdf\n", "a\u{a4}o Canci\u{a2}n.pdf\n"] {
+            let bytes: Vec<u8> = dos.chars().filter_map(|letter| u8::try_from(letter).ok()).collect();
+            assert_eq!(name_encoding(&bytes), None, "{dos:?}");
+        }
+    }
 
     #[test]
     fn entry_paths_cannot_leave_the_archive() {

@@ -46,6 +46,17 @@ pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     message.emit(Kind::Eml, emitter)
 }
 
+/// Returns the day and the subject of a message, as part of a file name.
+pub(super) fn summary(message: &[u8]) -> String {
+    const SUBJECT_BYTES: usize = 80;
+    let headers = MessageParser::default().parse_headers(message);
+    let subject = headers.as_ref().and_then(|headers| headers.subject()).unwrap_or("without subject");
+    let subject = clean::line(&subject.replace(['/', '\\'], "_"), SUBJECT_BYTES);
+    let date = headers.as_ref().and_then(|headers| headers.date());
+    let day = date.map(|date| format!("{:04}-{:02}-{:02} ", date.year, date.month, date.day));
+    day.unwrap_or_default() + &subject
+}
+
 /// Converts an attachment. Attached messages become `.eml` files.
 fn attached(part: &MessagePart<'_>) -> Attachment {
     if let Some(inner) = part.message() {

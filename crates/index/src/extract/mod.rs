@@ -50,7 +50,7 @@ use crate::{
 pub fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let outcome = match kind {
         Kind::Pdf => pdf::extract(bytes, emitter),
-        Kind::Zip | Kind::Tar => archive::extract(bytes, kind, emitter),
+        Kind::Zip | Kind::Tar | Kind::Mbox => archive::extract(bytes, kind, emitter),
         Kind::Docx | Kind::Doc => office::text(bytes, kind, emitter),
         Kind::Pptx | Kind::Ppt => office::slides(bytes, kind, emitter),
         Kind::Odt => open_document::text(bytes, emitter),

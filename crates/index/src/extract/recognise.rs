@@ -32,6 +32,9 @@ const MEDIA_TYPES: [(&str, Kind); 4] = [
     ("application/epub+zip", Kind::Epub),
 ];
 
+/// Beginning of each message in a mailbox.
+pub(super) const FROM_LINE: &[u8] = b"From ";
+
 /// Name of the content type list in an Office package.
 const CONTENT_TYPES: &str = "[Content_Types].xml";
 
@@ -49,6 +52,9 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     // Checked before PDF, because the first file in the archive may be a PDF.
     if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
         return Ok(Kind::Tar);
+    }
+    if named == Some(Kind::Mbox) && bytes.starts_with(FROM_LINE) {
+        return Ok(Kind::Mbox);
     }
     let start = &bytes[..bytes.len().min(MAX_PDF_HEADER_OFFSET)];
     // Archives can store a PDF uncompressed, and texts can mention the header.
@@ -139,7 +145,7 @@ fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         Some(Kind::Eml) if is_mail(bytes) => Ok(Kind::Eml),
         Some(Kind::Ipynb) if is_notebook(bytes) => Ok(Kind::Ipynb),
         // Written by hand, or another format with this extension.
-        Some(Kind::Eml | Kind::Ipynb | Kind::Rtf) => Ok(Kind::Plain),
+        Some(Kind::Eml | Kind::Ipynb | Kind::Rtf | Kind::Mbox) => Ok(Kind::Plain),
         Some(named) if !named.is_text() => {
             Err(Failure::Mismatch { named, found: "its bytes are plain text".to_owned() })
         }
@@ -308,6 +314,8 @@ mod tests {
         check(b"Received: x\n  y\nSubject: Barn\n\ntext", "a.eml", Ok(Kind::Eml));
         check(b"Hello: this is\nno mail.\n", "a.eml", Ok(Kind::Plain));
         check(b"Subject: Barn\n\ntext", "a.txt", Ok(Kind::Plain));
+        check(b"From me Fri Mar  1 10:00:00 2024\nSubject: Barn\n\n\xc4\xe3\x00", "a.mbox", Ok(Kind::Mbox));
+        check(b"a list of boxes", "a.mbox", Ok(Kind::Plain));
         check(b"{\"cells\": []}", "a.ipynb", Ok(Kind::Ipynb));
         check("h\0i\0".repeat(40).as_bytes(), "a.txt", Ok(Kind::Plain));
     }

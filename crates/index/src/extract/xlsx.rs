@@ -24,7 +24,8 @@ pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
 }
 
 pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let mut comments = cell::book_comments(&bytes, emitter.limits);
+    let comments = (!emitter.wanted.values_only).then(|| cell::book_comments(&bytes, emitter.limits));
+    let mut comments = comments.unwrap_or_default();
     let repaired_bytes = has_blanks(&bytes, emitter.limits).then(|| without_blanks(&bytes, emitter.limits)).flatten();
     let bytes = repaired_bytes.unwrap_or(bytes);
     let is_macro_sheet_error = |error: &XlsxError| matches!(error, XlsxError::Unrecognized { .. });

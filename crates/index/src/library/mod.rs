@@ -2,11 +2,13 @@
 //!
 //! - `ingest`: indexing of files; cache of hashes that avoids rereading unchanged files; stable copies.
 //! - `resolved`: identity of the documents in a request, and conversion of search results.
+//! - `export`: conversion of a document to CSV or text; pure.
 //! - `reading`: selection of the displayed parts, their size limits, and the cursor to continue from; pure.
 //!
 //! A document is indexed at its first search and shared by all users who have the same bytes. Users only find documents
 //! that they have: a search names its documents, which are identified by their content.
 
+mod export;
 mod ingest;
 mod reading;
 mod resolved;
@@ -16,7 +18,8 @@ use std::{fmt, sync::Arc};
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
     knowledge::{
-        DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading,
+        DocumentExport, DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument,
+        PartRange, Reading,
     },
     ports::{Knowledge, OnProgress},
 };
@@ -29,7 +32,7 @@ use self::{
     resolved::ResolvedDocuments,
 };
 use crate::{
-    Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, WantedParts, Window,
+    Extractor, Failure, Kind, Piece, ReadingLimit, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
     extract::recognise,
     handle::{IndexHandle, LazyIndex},
     index::{DocumentId, IndexConfig, IndexError},
@@ -61,8 +64,7 @@ impl Library {
         self.lazy_index.is_open().await
     }
 
-    /// Reads parts of a document. If a quick pass finds that the document needs recognition, reads it again in a full
-    /// pass.
+    /// Reads parts of a document.
     async fn parts(
         &self,
         document: OpenDocument,
@@ -70,41 +72,68 @@ impl Library {
         progress: &OnProgress,
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
+        let (limits, row) = (self.lazy_index.config().reading, range.from.row);
+        let letter_limits = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
+        // The worker also returns the characters before the displayed ones.
+        let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
+        let letters = letter_limits.into_iter().max().unwrap_or(0).saturating_add(before);
+        let window = Some(Window { row, letters });
+        // Archives are read as a listing of their files, each of which is a separate document. `last` only applies to
+        // PDFs, so the default is the page count for documents with pages.
+        let count = range.count.unwrap_or(limits.pages.parts).max(1);
+        let last = Some(range.first.max(1).saturating_add(count - 1));
+        let wanted = WantedParts { first: range.first, last, window, listing: true, ..WantedParts::default() };
+        let (reader, failure) = self.collect(document, wanted, (range, limits), progress, cancel).await?;
+        match failure {
+            None => Ok(reader.finish(None)),
+            // Return the part that was read despite the failure.
+            Some(failure) if reader.selected.iter().any(|(_, part)| !part.is_empty()) => {
+                Ok(reader.finish(Some(failure.sentence())))
+            }
+            // All pages were read. A problem with some of them only matters if a requested page exists.
+            Some(failure @ Failure::Scanned { unread, pages, .. }) if unread.scans() < pages => {
+                let reason = (!reader.selected.is_empty()).then(|| failure.sentence());
+                Ok(reader.finish(reason))
+            }
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// Reads the wanted parts of a document, and returns them with the failure that ended the reading early. If a quick
+    /// pass finds that the document needs recognition, reads it again in a full pass.
+    async fn collect(
+        &self,
+        document: OpenDocument,
+        wanted: WantedParts,
+        selection: (PartRange, ReadingLimits),
+        progress: &OnProgress,
+        cancel: CancellationToken,
+    ) -> Result<(Reader, Option<Failure>), Failure> {
         let again = document.with_password(document.password.clone());
-        match self.parts_in(ReadingPass::Quick, document, range, &|_| {}, cancel.clone()).await {
+        match self.collect_in(ReadingPass::Quick, document, &wanted, selection, &|_| {}, cancel.clone()).await {
             Err(Failure::NeedsRecognition) => {
                 let again = again.map_err(|error| Failure::Worker(error.to_string()))?;
                 let name = again.name.clone();
                 let on_progress =
                     move |parts| progress(DocumentProgress { document: name.clone(), parts, total: None });
                 on_progress(0);
-                self.parts_in(ReadingPass::Full, again, range, &on_progress, cancel).await
+                self.collect_in(ReadingPass::Full, again, &wanted, selection, &on_progress, cancel).await
             }
             read => read,
         }
     }
 
-    async fn parts_in(
+    async fn collect_in(
         &self,
         pass: ReadingPass,
         document: OpenDocument,
-        range: PartRange,
+        wanted: &WantedParts,
+        (range, limits): (PartRange, ReadingLimits),
         on_progress: &(dyn Fn(u32) + Send + Sync),
         cancel: CancellationToken,
-    ) -> Result<Reading, Failure> {
-        let named = Kind::of_name(&document.name);
-        let (limits, row) = (self.lazy_index.config().reading, range.from.row);
-        let letter_limits = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
-        // The worker also returns the characters before the displayed ones.
-        let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
-        let letters = letter_limits.into_iter().max().unwrap_or(0).saturating_add(before);
-        let OpenDocument { file, inner, password, .. } = document;
-        let window = Some(Window { row, letters });
-        // Archives are read as a listing of their files, each of which is a separate document. `last` only applies to
-        // PDFs, so the default is the page count for documents with pages.
-        let count = range.count.unwrap_or(limits.pages.parts).max(1);
-        let last = Some(range.first.max(1).saturating_add(count - 1));
-        let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };
+    ) -> Result<(Reader, Option<Failure>), Failure> {
+        let OpenDocument { name, file, inner, password } = document;
+        let wanted = WantedParts { named: Kind::of_name(&name), inner, password, ..wanted.clone() };
         let turn = self.extractor.turn(pass, &cancel).await?;
         let mut extraction = self.extractor.extract_in(turn, file, wanted, cancel)?;
         let (mut reader, mut read) = (Reader::new(range, limits), 0);
@@ -115,21 +144,12 @@ impl Library {
                     read += 1;
                     on_progress(read);
                     if reader.take(part).is_break() {
-                        return Ok(reader.finish(None));
+                        return Ok((reader, None));
                     }
                 }
-                Some(Ok(Piece::End { .. })) | None => return Ok(reader.finish(None)),
+                Some(Ok(Piece::End { .. })) | None => return Ok((reader, None)),
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
-                // Return the part that was read despite the failure.
-                Some(Err(failure)) if reader.selected.iter().any(|(_, part)| !part.is_empty()) => {
-                    return Ok(reader.finish(Some(failure.sentence())));
-                }
-                // All pages were read. A problem with some of them only matters if a requested page exists.
-                Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
-                    let reason = (!reader.selected.is_empty()).then(|| failure.sentence());
-                    return Ok(reader.finish(reason));
-                }
-                Some(Err(failure)) => return Err(failure),
+                Some(Err(failure)) => return Ok((reader, Some(failure))),
             }
         }
     }
@@ -269,7 +289,7 @@ impl Knowledge for Library {
             return named.is_some_and(|kind| !kind.is_text());
         }
         // Mail and notebooks look like plain text, and the head of a compressed archive shows too little.
-        let named = named.filter(|kind| matches!(kind, Kind::Eml | Kind::Ipynb | Kind::Tar));
+        let named = named.filter(|kind| matches!(kind, Kind::Eml | Kind::Ipynb | Kind::Tar | Kind::Mbox));
         recognise(head, named).is_ok_and(|kind| !kind.is_text())
     }
 
@@ -285,6 +305,25 @@ impl Knowledge for Library {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
         async move { Ok(self.parts(document, range, &progress, cancel).await?) }.boxed()
+    }
+
+    fn export(
+        &self,
+        document: OpenDocument,
+        sheet: u32,
+        progress: OnProgress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentExport, KnowledgeError>> {
+        let wanted = WantedParts { first: sheet, listing: true, values_only: true, ..WantedParts::default() };
+        let count = if Kind::of_name(&document.name).is_some_and(Kind::has_sheets) { 1 } else { u32::MAX };
+        let range = PartRange { first: sheet, count: Some(count), ..PartRange::default() };
+        let whole = ReadingLimit { parts: count, letters: usize::MAX };
+        let limits = ReadingLimits { pages: whole, sheets: whole, slides: whole, sections: whole };
+        async move {
+            let (reader, failure) = self.collect(document, wanted, (range, limits), &progress, cancel).await?;
+            export::export(&reader, failure, self.extractor.limits().bytes_out)
+        }
+        .boxed()
     }
 
     fn search(

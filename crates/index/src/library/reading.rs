@@ -14,7 +14,7 @@ use crate::{
 /// Receives the parts of a document and stores the requested ones.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    range: PartRange,
+    pub(super) range: PartRange,
     limits: ReadingLimits,
     pub(super) head: Option<Head>,
     /// Number of parts that have started.

@@ -20,7 +20,7 @@ use crate::{
 
 /// Version of readers and chunking. Increment it with every change to extracted text or chunks, so that documents are
 /// indexed again.
-const READER_VERSION: u32 = 13;
+const READER_VERSION: u32 = 14;
 
 /// Time limit for scanning texts with a regular expression.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(10);

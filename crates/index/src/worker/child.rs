@@ -59,7 +59,7 @@ fn emit(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
     let password = wanted.password.as_ref().map(Password::reveal);
     let recognised = read_all(file, &limits).and_then(|bytes| {
         let (bytes, named) = match &wanted.inner {
-            Some(path) => (extract::entry(bytes, path, password, &limits)?, Kind::of_name(path)),
+            Some(path) => (extract::entry(bytes, path, password, &limits)?, Kind::of_inner_name(path)),
             None => (bytes, wanted.named),
         };
         let bytes = extract::decrypt_office(bytes, named, password)?;

@@ -222,3 +222,68 @@ async fn mail_attachments_are_found_and_read_by_name() {
     assert!(failure.contains("1 of its 1 files were not read (locked.pdf"), "{failure}");
     assert!(document.unwrap().markdown().contains("The papers are attached."));
 }
+
+#[tokio::test]
+async fn mails_of_a_mailbox_are_found_and_read_by_name() {
+    let test_library = TestLibrary::new();
+    let text = "From anna@example.org Fri Mar  1 10:00:00 2024\nFrom: Anna <anna@example.org>\nDate: Fri, 1 Mar 2024 10:00:00 +0000\n\
+                Subject: The barn/roof\n\nThe barn is vermilion.\n>From here it is far.\n\n\
+                From otto Sat Mar  2 10:00:00 2024\nFrom: Otto <otto@example.org>\nDate: Sat, 2 Mar 2024 10:00:00 +0000\n\
+                Subject: =?utf-8?B?5ZCI5ZCM?=\nMIME-Version: 1.0\nContent-Type: text/plain; charset=gbk\n\
+                Content-Transfer-Encoding: base64\n\nus/NrA==\n\n\
+                From nobody\nno header at all\n\nThe shed is teal.\n";
+    let path = test_library.put("old.mbox", text);
+    let mailbox = || named(&path, "uploads/old.mbox");
+    let list = test_library.read(mailbox()).await.unwrap();
+    assert_eq!(list.format, "mailbox");
+    let list = &list.parts[0].text;
+    for line in ["3 in all", "- 0001 2024-03-01 The barn_roof.eml (", "- 0002 2024-03-02 合同.eml (", "- 0003 "] {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    let finds = test_library.search(vec![mailbox()], "vermilion").await;
+    assert_eq!(finds.hits[0].document, "uploads/old.mbox!/0001 2024-03-01 The barn_roof.eml", "{finds:?}");
+    assert_eq!(finds.broken, []);
+    assert!(test_library.search(vec![mailbox()], "teal").await.hits[0].document.contains("!/0003 "));
+    let within = |inner: &str| {
+        let name = format!("uploads/old.mbox!/{inner}");
+        OpenDocument { inner: Some(inner.to_owned()), ..named(&path, &name) }
+    };
+    let first = test_library.read(within("0001 2024-03-01 The barn_roof.eml")).await.unwrap();
+    let text = &first.parts[0].text;
+    assert!(text.contains("From: Anna") && text.contains("vermilion") && text.contains("\nFrom here"), "{text}");
+    assert!(!text.contains("Otto"), "{text}");
+    let missing = test_library.read(within("0009 none.eml")).await.unwrap_err();
+    assert!(missing.to_string().contains("no such file in the archive"), "{missing}");
+    // A mailbox in an archive stays text, and a single mail that begins like a mailbox stays a mail.
+    let zip = test_library
+        .put("all.zip", zip_of(&vec![("in.mbox", b"From me\nSubject: x\n\nThe silo is ochre.\n".to_vec())]));
+    assert_eq!(test_library.search(vec![named(&zip, "all.zip")], "ochre").await.hits[0].document, "all.zip!/in.mbox");
+    let letter =
+        [b"From me\n".to_vec(), mail(&[("notes.md", "Content-Type: text/plain", b"an ochre barn".to_vec())])].concat();
+    let letter = test_library.put("one.eml", letter);
+    let attached = OpenDocument { inner: Some("notes.md".to_owned()), ..named(&letter, "one.eml!/notes.md") };
+    assert!(test_library.read(attached).await.unwrap().parts[0].text.contains("an ochre barn"));
+}
+
+/// Names in archives of Chinese Windows are in GBK, without a flag.
+#[tokio::test]
+async fn names_of_chinese_windows_are_decoded() {
+    let test_library = TestLibrary::new();
+    for name in ["合同.txt", "财务/二零二四年采购清单（终稿）.txt"] {
+        let encoded = encoding_rs::GBK.encode(name).0;
+        let placeholder: &'static str = "x".repeat(encoded.len()).leak();
+        let mut archive = zip_of(&vec![(placeholder, b"The barn is vermilion.".to_vec())]);
+        for at in 0..archive.len() - encoded.len() {
+            if archive[at..].starts_with(placeholder.as_bytes()) {
+                archive[at..at + encoded.len()].copy_from_slice(&encoded);
+            }
+        }
+        let path = test_library.put("all.zip", archive);
+        let list = test_library.read(named(&path, "uploads/all.zip")).await.unwrap().parts.remove(0).text;
+        assert!(list.contains(&format!("- {name} (")), "{list}");
+        let hit = test_library.search(vec![named(&path, "uploads/all.zip")], "vermilion").await.hits.remove(0);
+        assert_eq!(hit.document, format!("uploads/all.zip!/{name}"));
+        let document = OpenDocument { inner: Some(name.to_owned()), ..named(&path, "uploads/all.zip") };
+        assert!(test_library.read(document).await.unwrap().parts[0].text.contains("vermilion"));
+    }
+}

@@ -5,6 +5,7 @@
 mod archives;
 mod bench;
 mod changes;
+mod exports;
 mod hostile;
 mod library;
 mod locked;

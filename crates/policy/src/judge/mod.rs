@@ -22,13 +22,13 @@ use agentd_core::{
     policy::{Explanation, Layer, Risk, Verdict},
     ports::Workspace,
     session::SessionSettings,
-    tool::{Effect, FollowedLink, StartFolder, ToolSpec},
+    tool::{Effect, FollowedLink, READ_TOOL, StartFolder, ToolSpec, WRITE_TOOL, saved_file},
     tool_table::{PathUse, ToolRow},
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    PROJECT, READ_TOOL, SHELL_TOOL,
+    PROJECT, SHELL_TOOL,
     checker::files,
     file::Action,
     grants::{Grants, NeededText, PrefixScope},
@@ -130,7 +130,7 @@ impl Policy {
     /// Returns the stricter of the verdicts on the call and on reading the path that it names. Files and folders are
     /// not distinguished: in practice, a folder that may not be read contains nothing that may be read.
     fn judge_reading(&self, facts: &CallContext<'_>) -> Explanation {
-        let named = self.judge_form(facts);
+        let named = self.judge_saving(facts, self.judge_form(facts));
         let name = facts.tool.name.as_str();
         let shows_names = ToolRow::named(name).is_some_and(|tool| tool.path == PathUse::Names);
         if facts.tool.effect != Effect::Read || name == READ_TOOL || shows_names {
@@ -152,6 +152,21 @@ impl Policy {
                 strictest
             }
         })
+    }
+
+    /// Returns the stricter of the verdicts on a call and on writing the file into which the call saves what it reads.
+    /// That file is judged as in a call to `write_file`.
+    fn judge_saving(&self, facts: &CallContext<'_>, read: Explanation) -> Explanation {
+        let Some(path) = saved_file(&facts.tool.name, facts.arguments) else { return read };
+        let tool = ToolSpec { name: WRITE_TOOL.to_owned(), effect: Effect::Write, ..read_tool() };
+        let arguments = json!({ "path": path }).to_string();
+        let facts = CallContext { tool: &tool, foreign: None, arguments: &arguments, followed: None, ..*facts };
+        let write = self.judge_form(&facts);
+        if write.verdict.strictness() > read.verdict.strictness() {
+            Explanation { tool: read.tool, ..write }
+        } else {
+            read
+        }
     }
 
     /// Returns true if the call may show the contents of a file that it finds, or errors in the file. The path of the

@@ -3,14 +3,14 @@
 //! edits.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use agentd_core::{
-    ids::{CallId, SessionId},
+    ids::{CallId, SessionId, TurnId},
     language::SourceRewrite,
     mutex::lock,
     ports::{CodeReader, Knowledge, Languages, ToolContext, Web},
@@ -97,6 +97,7 @@ pub(crate) struct ToolServices {
     pub(crate) config: ToolboxConfig,
     pub(crate) passwords: Passwords,
     pub(crate) renames: ShownRenames,
+    pub(crate) notes: ShownNotes,
     /// Semaphore that limits the number of threads that work on files.
     pub(crate) workers: Arc<Semaphore>,
 }
@@ -173,6 +174,11 @@ impl<'a> Call<'a> {
         available(&self.services.config.languages, "language servers are not available")
     }
 
+    /// Returns the notes that searches of the turn have shown.
+    pub(crate) fn notes(self) -> SearchNotes {
+        SearchNotes { turn: self.context.turn_id, shown: Arc::clone(&self.services.notes) }
+    }
+
     /// Runs work on a blocking thread as soon as a thread is free. The work is cancelled if the future is dropped.
     pub(crate) async fn work<T: Send + 'static>(
         self,
@@ -225,6 +231,32 @@ fn available<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&
 pub(crate) fn defect() -> Failure {
     tracing::error!("a tool panicked");
     Failure::tool("internal error in the tool; try a different approach")
+}
+
+/// Maximum number of remembered notes, over all turns.
+const MAX_NOTES: usize = 500;
+
+/// Notes with the turns that have seen them, newest first.
+pub(crate) type ShownNotes = Arc<Mutex<VecDeque<(TurnId, String)>>>;
+
+/// Notes about what the searches of a turn did not search. The model sees each note once.
+#[derive(Debug, Clone)]
+pub(crate) struct SearchNotes {
+    turn: TurnId,
+    shown: ShownNotes,
+}
+
+impl SearchNotes {
+    /// Returns the note, or an empty text if a search of the same scope in this turn has shown it.
+    pub(crate) fn once(&self, scope: &str, note: String) -> String {
+        let (mut shown, seen) = (lock(&self.shown), (self.turn, format!("{scope}\n{note}")));
+        if shown.contains(&seen) {
+            return String::new();
+        }
+        shown.push_front(seen);
+        shown.truncate(MAX_NOTES);
+        note
+    }
 }
 
 /// Maximum number of stored renames.

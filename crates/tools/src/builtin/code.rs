@@ -134,7 +134,7 @@ impl<'a> ShownPaths<'a> {
 
 /// Completes an answer with notes about missing results. Files withheld by the rules are not mentioned, because that
 /// would reveal their existence.
-fn output_with_notes(shown: &str, index: &CodeIndexState) -> ToolOutput {
+fn output_with_notes(call: Call<'_>, scope: &CodeScope, shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
         shown.push_str("\n[not all files of the folder are indexed; grep searches all]");
@@ -147,8 +147,9 @@ fn output_with_notes(shown: &str, index: &CodeIndexState) -> ToolOutput {
             .unread
             .iter()
             .map(|(reason, count)| format!("{} ({})", text::count(*count, "file"), reason.as_str().replace('_', " ")));
-        shown
-            .push_str(&format!("\n[not indexed: {}; grep searches text files]", unread.collect::<Vec<_>>().join(", ")));
+        let unread = unread.collect::<Vec<_>>().join(", ");
+        let note = format!("\n[not indexed: {unread}; grep searches text files]");
+        shown.push_str(&call.notes().once(&scope.shown(), note));
     }
     ToolOutput::ok(shown)
 }
@@ -241,7 +242,7 @@ impl Tool for FindSymbol {
         if found.is_truncated {
             shown.push_str("[more results; set path to a folder]");
         }
-        Ok(output_with_notes(&shown, &index))
+        Ok(output_with_notes(call, &scope, &shown, &index))
     }
 }
 
@@ -322,7 +323,7 @@ impl Tool for Outline {
             let left = text::count(left, "definition");
             shown.push_str(&format!("[{left} more; choose a smaller folder or a file]\n"));
         }
-        Ok(output_with_notes(&shown, &index))
+        Ok(output_with_notes(call, &scope, &shown, &index))
     }
 }
 
@@ -367,7 +368,7 @@ impl Tool for RepoMap {
         if shown.is_empty() {
             shown.push_str("No code found for a map; list_workspace_files lists the files.");
         }
-        Ok(output_with_notes(&shown, &index))
+        Ok(output_with_notes(call, &scope, &shown, &index))
     }
 }
 
@@ -417,7 +418,7 @@ impl Tool for SearchCode {
         } else {
             shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
         }
-        Ok(output_with_notes(&shown, &index))
+        Ok(output_with_notes(call, &scope, &shown, &index))
     }
 }
 

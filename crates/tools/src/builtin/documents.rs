@@ -30,6 +30,8 @@ use agentd_workspace::{
 };
 use futures_util::future::BoxFuture;
 
+use super::call::SearchNotes;
+
 /// Number of bytes at the beginning of a file that are checked to detect its kind.
 const HEAD: u64 = 8 * 1024;
 /// Maximum number of listed documents that could not be searched.
@@ -206,7 +208,7 @@ fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor
 }
 
 /// Formats search hits for a model.
-pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
+pub(super) fn show_finds(query: &str, finds: &DocumentFinds, notes: &SearchNotes) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {
         shown.push_str(&format!("{}. {}\n", number + 1, hit.behind(&hit.document, " ")));
@@ -235,7 +237,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         // The hint follows the semicolon. It is shown for a single document, but not repeated for many.
         let reason =
             if finds.broken.len() == 1 { reason.as_str() } else { reason.split("; ").next().unwrap_or(reason) };
-        shown.push_str(&format!("[{name} could not be searched completely: {reason}]\n"));
+        shown.push_str(&notes.once("", format!("[{name} could not be searched completely: {reason}]\n")));
     }
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");

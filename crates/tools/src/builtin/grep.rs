@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    call::{Call, Tool},
+    call::{Call, SearchNotes, Tool},
     find_files::{PathGlob, UnsearchedFiles},
 };
 
@@ -72,11 +72,12 @@ impl Tool for Args {
     const NAME: &'static str = "grep";
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        call.work(move |job| run(job, self)).await
+        let notes = call.notes();
+        call.work(move |job| run(job, self, &notes)).await
     }
 }
 
-pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+pub(super) fn run(job: &Job, args: Args, notes: &SearchNotes) -> Result<ToolOutput, Failure> {
     let matcher = matcher(&args)?;
     let include = args.include.as_deref().map(|glob| PathGlob::new("include", glob)).transpose()?;
     let start = job.files.start(args.path.as_deref())?;
@@ -118,7 +119,7 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         }
     }
     job.check()?;
-    Ok(ToolOutput::ok(search.hits.render(&args, &left)))
+    Ok(ToolOutput::ok(search.hits.render(&args, &left, notes)))
 }
 
 fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
@@ -246,7 +247,8 @@ impl Hits {
         self.shown.push_str(&format!("{}{mark}{number}{mark} {line}\n", self.path));
     }
 
-    fn render(mut self, args: &Args, left: &UnreadEntries) -> String {
+    fn render(mut self, args: &Args, left: &UnreadEntries, notes: &SearchNotes) -> String {
+        let scope = format!("{:?} {:?} {}", args.path, args.include, args.include_ignored);
         let searched = text::count(self.files, "file");
         if self.count == 0 {
             self.shown = format!("No line matches {} in {searched}.\n", text::quoted(&args.pattern));
@@ -267,13 +269,13 @@ impl Hits {
             self.shown.push_str(&format!("[the search is not complete: {cut}; search a smaller folder]\n"));
         }
         if let Some(line) = self.unsearched.line(left) {
-            self.shown.push_str(&format!("{line}\n"));
+            self.shown.push_str(&notes.once(&scope, format!("{line}\n")));
         }
         if self.withheld > 0 {
             let withheld = text::count(self.withheld, "file");
-            self.shown.push_str(&format!(
-                "[{withheld} skipped: reading requires approval; to request it, set path to one of them]\n"
-            ));
+            let note =
+                format!("[{withheld} skipped: reading requires approval; to request it, set path to one of them]\n");
+            self.shown.push_str(&notes.once(&scope, note));
         }
         self.shown.truncate(self.shown.trim_end().len());
         self.shown

@@ -91,7 +91,8 @@ impl Builtin {
             paths: |jail, call, schema| {
                 let paths = A::PATHS?;
                 let args = arguments::parse::<A>(A::NAME, &call.call.arguments, schema);
-                Some(args.and_then(|args| paths(jail, &args)))
+                let named = args.and_then(|args| paths(jail, &args));
+                Some(named).filter(|named| !named.as_ref().is_ok_and(Vec::is_empty))
             },
         }
     }

@@ -1,16 +1,19 @@
 //! `read_file`: reads a text file as a whole or by pages of lines, or parts of a document.
 
+mod save;
+
 use std::io::{self, BufRead, BufReader};
 
 use agentd_core::{
     knowledge::{OpenDocument, PartCursor, PartRange},
     ports::Knowledge,
-    tool::{ToolData, ToolOutput},
+    tool::{READ_TOOL, ToolData, ToolOutput},
 };
 use agentd_workspace::{
     backend::{Backend as _, OpenFile},
     encoding::{Charset, TextReader},
     failure::Failure,
+    jail::OpenPurpose,
     job::Job,
     path::ToolPath,
     text,
@@ -19,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    call::{Call, Tool},
+    call::{Call, PathsOf, Tool},
     documents::{self, PreparedFile},
 };
 
@@ -27,7 +30,7 @@ use super::{
 /// its file list). Text under 100 KB is returned whole; larger files and documents in parts, with the offset of the next.
 /// Locate content in large files first: grep for text, search_file for documents. For PNG, JPEG, WebP and GIF, shows you
 /// the picture, or its recognised text if you cannot see pictures.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The file, such as uploads/notes.txt or /project/src/main.rs (or src/main.rs, in the project).
     path: String,
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     column: Option<u64>,
     #[schemars(description = "page: shows a page of a PDF as a picture. text: the text of a picture.", extend("enum" = [AS_PAGE, AS_TEXT]))]
     view: Option<String>,
+    /// New file that gets the content instead, for commands: a sheet (offset) as CSV, another document as text, such as
+    /// temp/orders.csv.
+    save_to: Option<String>,
 }
 
 /// Values of `view`: the picture of a page, and the text in a picture.
@@ -51,9 +57,18 @@ const AS_PAGE: &str = "page";
 const AS_TEXT: &str = "text";
 
 impl Tool for Args {
-    const NAME: &'static str = "read_file";
+    const NAME: &'static str = READ_TOOL;
+    const PATHS: Option<PathsOf<Self>> =
+        Some(|jail, args| args.save_to.iter().map(|path| jail.resolve_path(path, OpenPurpose::Write)).collect());
+
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        if self.save_to.is_some() { save::preview(self, call).await.map(Some) } else { Ok(None) }
+    }
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        if self.save_to.is_some() {
+            return save::run(self, call).await;
+        }
         let knowledge = call.services.config.knowledge.clone();
         let (document, range, picture) = match call.work(move |job| open(job, self, knowledge.as_deref())).await? {
             PreparedFile::Text(output) => return Ok(output),

@@ -28,7 +28,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    call::{Call, Tool},
+    call::{Call, SearchNotes, Tool},
     documents::{self, PreparedFile},
     find_files::UnsearchedFiles,
     grep,
@@ -68,7 +68,8 @@ impl Tool for SearchDocuments {
         let (knowledge, context, begun) = (call.knowledge()?, call.context, Instant::now());
         let limit = max_results.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
         let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + TIME_LIMIT) };
-        let mut all = Search { next: offset, ..Search::default() };
+        let (mut all, notes) = (Search { next: offset, ..Search::default() }, call.notes());
+        let scope = path.clone().unwrap_or_default();
         // Searches at most `MAX_OPEN` documents at a time, until all are searched or the time limit is reached.
         loop {
             let (by, path, offset) = (Arc::clone(knowledge), path.clone(), all.next);
@@ -95,7 +96,7 @@ impl Tool for SearchDocuments {
                 None => all.finds = Some(finds),
             }
             if all.beyond == 0 || begun.elapsed() >= TIME_LIMIT {
-                return Ok(ToolOutput::ok(all.render(&query.text)));
+                return Ok(ToolOutput::ok(all.render(&query.text, &scope, &notes)));
             }
         }
     }
@@ -123,9 +124,9 @@ struct Search {
 
 impl Search {
     /// Formats the result for the model.
-    fn render(self, query: &str) -> String {
+    fn render(self, query: &str, scope: &str, notes: &SearchNotes) -> String {
         let Self { finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
-        let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
+        let unsearched = unsearched.map(|line| notes.once(scope, format!("\n{line}"))).unwrap_or_default();
         if searched == 0 && withheld == 0 && next > 0 {
             return format!("There are only {} here.", text::count(next, "document"));
         }
@@ -133,7 +134,7 @@ impl Search {
             let nothing = "No documents here. list_workspace_files lists all files; grep searches text files.";
             return format!("{nothing}{unsearched}");
         }
-        let mut shown = documents::show_finds(query, &finds.unwrap_or_default());
+        let mut shown = documents::show_finds(query, &finds.unwrap_or_default(), notes);
         if beyond > 0 {
             let beyond = text::count(beyond, "document");
             shown.push_str(&format!(
@@ -145,9 +146,9 @@ impl Search {
         }
         if withheld > 0 {
             let withheld = text::count(withheld, "document");
-            shown.push_str(&format!(
-                "\n[{withheld} skipped: reading requires approval; to request it, set path to one of them]"
-            ));
+            let note =
+                format!("\n[{withheld} skipped: reading requires approval; to request it, set path to one of them]");
+            shown.push_str(&notes.once(scope, note));
         }
         shown.push_str(&unsearched);
         shown
@@ -230,8 +231,8 @@ impl Tool for SearchFile {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let knowledge = call.knowledge()?;
-        let by = Arc::clone(knowledge);
-        let (document, query) = match call.work(move |job| prepare(job, self, &*by)).await? {
+        let (by, notes) = (Arc::clone(knowledge), call.notes());
+        let (document, query) = match call.work(move |job| prepare(job, self, &*by, &notes)).await? {
             PreparedFile::Text(output) => return Ok(output),
             PreparedFile::Document(document, query) => (document, query),
         };
@@ -251,12 +252,17 @@ impl Tool for SearchFile {
             documents::unlock(context, &call.services.passwords, document, &format!("search {name}"), search).await?;
         match (finds.broken.first(), finds.searched) {
             (Some((_, reason)), 0) => Err(Failure::tool(format!("{name} could not be searched: {reason}"))),
-            _ => Ok(ToolOutput::ok(documents::show_finds(&query.text, &finds))),
+            _ => Ok(ToolOutput::ok(documents::show_finds(&query.text, &finds, &call.notes()))),
         }
     }
 }
 
-fn prepare(job: &Job, args: SearchFile, knowledge: &dyn Knowledge) -> Result<PreparedFile<DocumentQuery>, Failure> {
+fn prepare(
+    job: &Job,
+    args: SearchFile,
+    knowledge: &dyn Knowledge,
+    notes: &SearchNotes,
+) -> Result<PreparedFile<DocumentQuery>, Failure> {
     let SearchFile { path: written, query: text, regex, max_results } = args;
     check_query(&text)?;
     let (path, inner) = documents::locate(job, &written)?;
@@ -267,7 +273,10 @@ fn prepare(job: &Job, args: SearchFile, knowledge: &dyn Knowledge) -> Result<Pre
         }
         Err(opened) => match documents::searchable(knowledge, &path, opened)? {
             Some(document) => (document, DEFAULT_HITS_IN_FILE),
-            None => return grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
+            None => {
+                let args = grep::Args::of_file(written, pattern(&text, regex));
+                return grep::run(job, args, notes).map(PreparedFile::Text);
+            }
         },
     };
     // A single file is read without a time limit.

@@ -56,6 +56,7 @@ fn quoted(mark: &str, path: &str) -> String {
 fn changing(path: &str) -> Vec<(&'static str, Value)> {
     let mut calls = vec![
         ("write_file", json!({ "path": path, "content": "overwritten" })),
+        ("read_file", json!({ "path": "uploads/notes.txt", "save_to": path })),
         ("edit_file", json!({ "path": path, "old_string": "code", "new_string": "overwritten" })),
     ];
     let (old, new, bare) = (quoted("a/", path), quoted("b/", path), quoted("", path));
@@ -86,6 +87,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
 fn reading(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("read_file", json!({ "path": path })),
+        ("read_file", json!({ "path": path, "save_to": "temp/copy.txt" })),
         ("grep", json!({ "path": path, "pattern": "launch|canary|root" })),
         ("find_files", json!({ "path": path, "pattern": "**/*" })),
         ("list_workspace_files", json!({ "path": path, "depth": 20 })),

@@ -32,6 +32,7 @@ mod read_only;
 mod reading;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod saving;
 mod searching;
 mod state;
 #[cfg(target_os = "linux")]

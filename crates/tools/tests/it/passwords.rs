@@ -6,8 +6,8 @@ use agentd_core::{
     error::KnowledgeError,
     interrupt::{Answer, Ask},
     knowledge::{
-        DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange, ReadPart,
-        Reading,
+        DocumentExport, DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartKind, PartRange,
+        ReadPart, Reading,
     },
     ports::{Knowledge, OnProgress, Person},
 };
@@ -17,7 +17,7 @@ use super::*;
 
 /// Reader for documents whose content is their own password.
 #[derive(Debug)]
-struct Locked;
+pub(super) struct Locked;
 
 fn opens(document: &mut OpenDocument) -> bool {
     let mut content = String::new();
@@ -57,6 +57,19 @@ impl Knowledge for Locked {
         };
         let is_open = opens(&mut document) || !inner.is_empty();
         std::future::ready(if is_open { Ok(reading) } else { Err(encrypted()) }).boxed()
+    }
+
+    fn export(
+        &self,
+        mut document: OpenDocument,
+        sheet: u32,
+        _: OnProgress,
+        _: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentExport, KnowledgeError>> {
+        let (content, text) = (format!("sheet {sheet}"), "a,b\n1,2\n".to_owned());
+        let export = DocumentExport { content, text, rows: 2, columns: 2, broken: None };
+        let is_open = document.inner.is_some() || opens(&mut document);
+        std::future::ready(if is_open { Ok(export) } else { Err(encrypted()) }).boxed()
     }
 
     fn search(
@@ -140,6 +153,13 @@ async fn password_is_asked_secretly_once_per_session() {
     bench.toolbox.end_session(bench.context.session_id).await;
     let output = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
     assert!(output.contains("it is encrypted; ask the user"), "{output}");
+}
+
+#[tokio::test]
+async fn locked_document_is_saved_with_its_password() {
+    let (bench, asked) = bench(&[Some("sesame")]).await;
+    bench.ok("read_file", json!({"path": "uploads/a.pdf", "save_to": "temp/a.csv"})).await;
+    assert_eq!((asked.lock().unwrap().len(), bench.content("temp/a.csv")), (1, b"a,b\n1,2\n".to_vec()));
 }
 
 #[tokio::test]

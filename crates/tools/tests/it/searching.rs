@@ -125,7 +125,7 @@ async fn project_is_searched_first() {
 
 #[tokio::test]
 async fn grep_returns_lines_with_context() {
-    let bench = Bench::new().await;
+    let mut bench = Bench::new().await;
     bench.put("uploads/a.txt", "one\nTwo words\nthree\r\nfour\nfive\n");
     bench.put("uploads/b.rs", "fn two() {}\n");
     bench.put("uploads/bin", b"two\0two");
@@ -160,6 +160,7 @@ async fn grep_returns_lines_with_context() {
         ),
         (json!({"pattern": "nothing"}), "No line matches \"nothing\" in 3 files.", true),
     ] {
+        bench.context.turn_id = agentd_core::ids::TurnId::generate();
         let found = bench.ok("grep", arguments.clone()).await;
         let expected = if has_skipped { format!("{expected}\n{skipped}") } else { expected.to_owned() };
         assert_eq!(found, expected, "{arguments}");
@@ -167,6 +168,27 @@ async fn grep_returns_lines_with_context() {
     for pattern in ["(", "a{1000}{1000}", "(?=x)", "\\1", "a\nb", ""] {
         bench.fails("grep", json!({ "pattern": pattern }), ToolErrorCode::InvalidArgs).await;
     }
+}
+
+#[tokio::test]
+async fn unsearched_files_are_named_once_per_turn_and_scope() {
+    let mut bench = Bench::new().await;
+    bench.put("uploads/bin", b"two\0two");
+    bench.put("temp/bin", b"two\0two");
+    let note = "[not fully searched: 1 file (binary)]";
+    for (arguments, is_shown) in [
+        (json!({"pattern": "two", "path": "uploads"}), true),
+        (json!({"pattern": "three", "path": "uploads"}), false),
+        // Another folder has other files, even if their number is the same.
+        (json!({"pattern": "three", "path": "temp"}), true),
+        (json!({"pattern": "three", "path": "uploads", "include": "b*"}), true),
+    ] {
+        let found = bench.ok("grep", arguments.clone()).await;
+        assert_eq!(found.contains(note), is_shown, "{arguments}: {found}");
+    }
+    bench.context.turn_id = agentd_core::ids::TurnId::generate();
+    let found = bench.ok("grep", json!({"pattern": "three", "path": "uploads"})).await;
+    assert!(found.contains(note), "{found}");
 }
 
 #[tokio::test]

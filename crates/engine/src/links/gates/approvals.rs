@@ -16,7 +16,7 @@ use agentd_core::{
     policy::{Explanation, Layer, Verdict},
     ports::{SkillPackages, ToolContext, Workspace},
     session::{Mount, SessionMode},
-    tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec, WRITE_TOOL},
     turn::OnInterrupt,
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
@@ -51,6 +51,11 @@ impl Link for Approvals {
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return answer_unknown_tool(call).await };
+            // Agents that list their tools can change files only if they list a tool that changes files.
+            if tool.effect_of(&call.call.arguments) != tool.effect && context.tool(WRITE_TOOL).is_none() {
+                let text = format!("save_to requires {WRITE_TOOL}, which is not available to you; read it in parts");
+                return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
+            }
             let failed = context.tools.chain.prepare_call(call).await?;
             let gated = GatedCall { call, next, tool, followed: followed(call).await? };
             let judgement = gated.judge().await?;

@@ -74,7 +74,8 @@ impl Link for AuditGate {
 
 /// Returns true if the tool only reads or changes session state. An unknown tool could do anything.
 fn is_read_only(call: &Invocation<'_>) -> bool {
-    matches!(call.tool().map(|tool| tool.effect), Some(Effect::Read | Effect::State))
+    let effect = call.tool().map(|tool| tool.effect_of(&call.call.arguments));
+    matches!(effect, Some(Effect::Read | Effect::State))
 }
 
 /// Rejects a call because the log cannot be written, and warns the user.

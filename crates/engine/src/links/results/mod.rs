@@ -389,7 +389,7 @@ impl Link for EditDiagnostics {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        let effect = call.tool().map(|tool| tool.effect);
+        let effect = call.tool().map(|tool| tool.effect_of(&call.call.arguments));
         let may_change = matches!(effect, Some(Effect::Write | Effect::Execute));
         if !may_change || call.record.entries().confinement == Confinement::ReadOnly {
             return next.run(call);

@@ -7,7 +7,9 @@ use agentd_core::{
     item::ItemBody,
     policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
-    tool::{Effect, FileChange, FileChangeKind, ToolDetails, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
+    tool::{
+        Effect, FileChange, FileChangeKind, READ_TOOL, ToolDetails, ToolErrorCode, ToolOutput, ToolResult, ToolSpec,
+    },
     turn::OnInterrupt,
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, inverse_change},
 };
@@ -75,7 +77,7 @@ impl Link for Undo {
 
 /// Returns true if the call may change files, and no link implements its tool.
 fn is_recorded(call: &Invocation<'_>) -> bool {
-    let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
+    let effect = call.context.tool(&call.call.name).map(|tool| tool.effect_of(&call.call.arguments));
     matches!(effect, Some(Effect::Write | Effect::Execute))
 }
 
@@ -321,6 +323,8 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
 fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
+    // A file that a read has saved, which only the result shows.
+    let has_saved = |name: &str| context.tool(name).is_some_and(|tool| tool.name == READ_TOOL);
     let mut edits: Vec<&ToolResult> = Vec::new();
     for item in &call.state.history {
         let result = match &item.body {
@@ -355,7 +359,7 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
             if let Some(index) = edits.iter().rposition(is_reverse) {
                 edits.remove(index);
             }
-        } else if is_edit(&result.name) {
+        } else if is_edit(&result.name) || has_saved(&result.name) {
             edits.push(result);
         }
     }

@@ -39,6 +39,14 @@ fn each_mode_allows_its_own_kinds_of_calls() {
     let path = json!({"path": "/project/a.txt", "content": "x"});
     assert_eq!(marks(&tool("write_file", Effect::Write), &path), "ask allow deny allow");
     assert_eq!(marks(&tool(READ_TOOL, Effect::Read), &path), "allow allow allow allow");
+    // A read that saves is also judged as a write.
+    let saved = |target: &str| marks(&tool(READ_TOOL, Effect::Read), &json!({"path": "a.xlsx", "save_to": target}));
+    assert_eq!(saved("temp/a.csv"), "ask allow deny allow");
+    assert_eq!(saved("/memories/a.csv"), "high high deny high");
+    assert_eq!(saved("/project/.envrc"), "high high deny high");
+    let secret = json!({"path": "/project/.env", "save_to": "temp/a.txt"});
+    assert_eq!(marks(&tool(READ_TOOL, Effect::Read), &secret), "high high deny high");
+    assert_eq!(marks(&tool("grep", Effect::Read), &json!({"path": "a", "save_to": "b"})), "allow allow allow allow");
     assert_eq!(marks(&tool("todo_write", Effect::State), &json!({})), "allow allow allow allow");
     let state = json!({"path": "/state/plan.md", "content": "x"});
     assert_eq!(marks(&tool("write_file", Effect::Write), &state), "allow allow allow allow");
