@@ -74,6 +74,8 @@ commands! {
     Chat(cmd::attach::ChatArgs) => local chat,
     /// Run one turn and print the answer
     Run(cmd::run::RunArgs) => local cmd::run::handle,
+    /// Review a change in a git repository and print findings
+    Review(cmd::review::ReviewArgs) => local cmd::review::handle,
     /// Follow the running turn of a session
     Attach(cmd::attach::AttachArgs) => daemon cmd::attach::handle,
     /// Wait until a session is idle, and print the answer

@@ -26,6 +26,8 @@ pub(crate) enum Exit {
     Limit = 6,
     /// The model gave no complete answer, or not in the requested form.
     NoAnswer = 7,
+    /// A review found a defect of the severity that was named, or above.
+    Findings = 8,
     /// The work was postponed and can be retried later: rate limit, another open turn in the session, or a daemon that
     /// stopped.
     Postponed = 75,
@@ -50,7 +52,7 @@ pub(crate) enum Interactivity {
 
 impl Exit {
     /// All codes with their meanings, in numerical order.
-    pub(crate) const TABLE: [(Self, &'static str); 13] = [
+    pub(crate) const TABLE: [(Self, &'static str); 14] = [
         (Self::Done, "done"),
         (Self::Failed, "the turn failed"),
         (Self::Usage, "the command line or the configuration is wrong"),
@@ -59,6 +61,7 @@ impl Exit {
         (Self::Approval, "an approval was needed or denied"),
         (Self::Limit, "a limit was reached (steps, time, tokens, money, loops), or the prompt does not fit (--whole)"),
         (Self::NoAnswer, "no complete answer: empty, truncated, filtered, or not matching --schema"),
+        (Self::Findings, "`review --fail-on`: a finding of this severity or above"),
         (Self::Postponed, "retry later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::StillRunning, "`wait --timeout`: the turn is still running"),
         (Self::HungUp, "the terminal or connection was closed (SIGHUP)"),

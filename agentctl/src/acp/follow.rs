@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent_client_protocol_schema::v1::{ErrorCode, StopReason as WireReason, ToolCallStatus, ToolCallUpdateFields};
+use agent_client_protocol_schema::v1::{
+    ErrorCode, PromptResponse, StopReason as WireReason, ToolCallStatus, ToolCallUpdateFields, Usage as WireUsage,
+};
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
@@ -14,6 +16,7 @@ use agentd_core::{
     interrupt::{Answer, Ask, Interrupt},
     model::ModelInfo,
     turn::{StopReason, TurnResult},
+    usage::Usage,
 };
 use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +60,8 @@ pub(super) struct Follow {
     pub(super) builtin: Vec<ModelInfo>,
     /// Answers that have not reached the daemon yet.
     unsent: Vec<(InterruptId, Answer)>,
+    /// Usage of the turns that have ended.
+    usage: Usage,
     cancel: CancellationToken,
     is_cancelled: bool,
     /// Set while the turn is followed without a prompt. Cancelling this token hands the turn over to a prompt.
@@ -98,6 +103,7 @@ impl Follow {
             buffers,
             builtin: Vec::new(),
             unsent: Vec::new(),
+            usage: Usage::default(),
             cancel,
             is_cancelled: false,
             handover: None,
@@ -121,7 +127,7 @@ impl Follow {
         session.follow(|| FollowedTurn { cancel, handover, task: tokio::spawn(following) });
     }
 
-    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<WireReason> {
+    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<PromptResponse> {
         let line = SocketLine::attach(&self.daemon, self.session.id, first_seq.saturating_sub(1)).await?;
         let mut line = line.with_children();
         self.updates.spent = view.session.summary.usage.cost_microusd;
@@ -138,7 +144,7 @@ impl Follow {
     ///
     /// # Errors
     /// Fails if the turn failed, or the daemon is lost.
-    pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason> {
+    pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<PromptResponse> {
         for interrupt in pending {
             if self.ask(interrupt).await {
                 return Ok(self.suspended(line));
@@ -152,6 +158,7 @@ impl Follow {
                 FollowEnd::Ended(result) => result,
                 FollowEnd::Unseen | FollowEnd::Disconnected => return self.end_prompt(end).await,
             };
+            self.usage += result.usage;
             let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
             if !was_stopped || self.is_cancelled || continued == MAX_CONTINUATIONS || self.handover.is_some() {
                 return self.end_prompt(end).await;
@@ -191,29 +198,30 @@ impl Follow {
     }
 
     /// Suspends the turn and ends the prompt. The next prompt answers the question that was asked as text.
-    fn suspended(self, line: SocketLine) -> WireReason {
+    fn suspended(self, line: SocketLine) -> PromptResponse {
         let reason = if self.is_cancelled { WireReason::Cancelled } else { WireReason::EndTurn };
         self.session.state().suspended =
             Some(Box::new(SuspendedTurn { line, updates: self.updates, asked: self.asked }));
-        reason
+        PromptResponse::new(reason)
     }
 
-    /// Ends the prompt, and returns the stop reason for the turn's outcome.
-    async fn end_prompt(&mut self, end: FollowEnd) -> Result<WireReason> {
+    /// Ends the prompt, and returns the stop reason for the turn's outcome, with the usage of its turns.
+    async fn end_prompt(&mut self, end: FollowEnd) -> Result<PromptResponse> {
         if matches!(end, FollowEnd::Disconnected) {
             let text = "the editor disconnected; the turn continues without it";
             return Err(message::error_with_code(ErrorCode::RequestCancelled, text).into());
         }
         self.bridge.update(&self.session, self.updates.finish()).await;
+        let response = |reason| PromptResponse::new(reason).usage(wire_usage(&self.usage));
         if self.is_cancelled {
-            return Ok(WireReason::Cancelled);
+            return Ok(response(WireReason::Cancelled));
         }
-        let FollowEnd::Ended(result) = end else { return Ok(WireReason::EndTurn) };
+        let FollowEnd::Ended(result) = end else { return Ok(response(WireReason::EndTurn)) };
         if result.only_compacted && !self.updates.has_compacted {
             // The editor shows no result of a compaction unless it is sent as a message.
             self.bridge.update(&self.session, vec![updates::message(&result.text)]).await;
         }
-        Ok(match result.stop_reason {
+        Ok(response(match result.stop_reason {
             StopReason::Completed | StopReason::NoAnswer | StopReason::WrongForm | StopReason::Denied => {
                 WireReason::EndTurn
             }
@@ -229,7 +237,7 @@ impl Follow {
                     None => gone.into(),
                 });
             }
-        })
+        }))
     }
 
     /// Follows the turn, and returns the reason to stop.
@@ -401,4 +409,16 @@ impl Follow {
             line => Ok(line?.with_children()),
         }
     }
+}
+
+/// Returns the tokens of a prompt's turns, each kind of input apart as editors add them up. Returns `None` if no server
+/// counted any.
+fn wire_usage(usage: &Usage) -> Option<WireUsage> {
+    let counted = |tokens: u64| (tokens > 0).then_some(tokens);
+    let from_cache = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+    let input = usage.prompt_tokens.saturating_sub(from_cache);
+    let counts = WireUsage::new(counted(usage.tokens())?, input, usage.completion_tokens);
+    let counts = counts.thought_tokens(counted(usage.reasoning_tokens));
+    let counts = counts.cached_read_tokens(counted(usage.cached_tokens));
+    Some(counts.cached_write_tokens(counted(usage.cache_write_tokens)))
 }

@@ -123,8 +123,7 @@ pub(super) async fn run(
     };
     let known: HashSet<InterruptId> = view.pending.iter().map(|interrupt| interrupt.id).collect();
     pending.extend(raised.iter().filter(|interrupt| !known.contains(&interrupt.id)));
-    let reason = follow.run(line, &pending).await?;
-    Ok(PromptResponse::new(reason))
+    follow.run(line, &pending).await
 }
 
 /// Connects to the daemon and loads the session. A lost connection is detected here, by the first request.

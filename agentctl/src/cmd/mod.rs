@@ -18,6 +18,7 @@ pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod project;
 pub(crate) mod replay;
+pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod service;
 pub(crate) mod session_list;

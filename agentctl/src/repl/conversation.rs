@@ -158,7 +158,7 @@ fn worse(a: Exit, b: Exit) -> Exit {
         Exit::Postponed | Exit::StillRunning => 1,
         Exit::Limit => 2,
         Exit::Approval => 3,
-        Exit::NoAnswer => 4,
+        Exit::NoAnswer | Exit::Findings => 4,
         Exit::Failed => 5,
         Exit::Usage => 6,
         Exit::Auth => 7,

@@ -83,12 +83,19 @@ pub static TOOLS: [ToolRow; 22] = [
     row("apply_patch", Write, Edit, Own, Workspace, "apply_diff applypatch patch patch_file"),
     row("definition", Read, Search, Content, Languages, "find_definition go_to_definition goto_definition"),
     row("diagnostics", Read, Look, Content, Languages, "get_diagnostics get_errors read_lints"),
-    row("edit_file", Write, Edit, Edited, Workspace, "edit str_replace string_replace replace_in_file search_replace"),
+    row(
+        "edit_file",
+        Write,
+        Edit,
+        Edited,
+        Workspace,
+        "edit multi_edit multiedit replace replace_in_file search_replace str_replace str_replace_editor string_replace",
+    ),
     row("find_files", Read, Search, Names, Workspace, "glob glob_file_search file_search find"),
     row("find_symbol", Read, Search, Own, Code, "symbol_search workspace_symbols"),
-    row("grep", Read, Search, Content, Workspace, "grep_files grep_search rg ripgrep search_files"),
+    row("grep", Read, Search, Content, Workspace, "grep_files grep_search rg ripgrep search_file_content search_files"),
     row("http_fetch", Network, Fetch, Own, Web, "curl fetch http_get http_request"),
-    row("list_workspace_files", Read, Look, Names, Workspace, "list_dir list_directory list_files ls"),
+    row("list_workspace_files", Read, Look, Names, Workspace, "list list_dir list_directory list_files ls"),
     row("now", Read, Other, Own, Workspace, "current_time date get_current_time get_time"),
     row("outline", Read, Look, Own, Code, "document_symbols file_outline list_code_definition_names"),
     row(
@@ -109,7 +116,7 @@ pub static TOOLS: [ToolRow; 22] = [
         Run,
         Own,
         Workspace,
-        "bash execute_command run_cmd run_command run_shell run_shell_command shell",
+        "bash exec_command execute execute_command local_shell run_cmd run_command run_shell run_shell_command shell",
     ),
     row(
         "search_code",
@@ -121,18 +128,27 @@ pub static TOOLS: [ToolRow; 22] = [
     ),
     row("search_documents", Read, Search, Content, Documents, "document_search docs_search search_docs"),
     row("search_file", Read, Search, InArchives, Documents, "search_document search_in_file"),
-    row("web_search", Network, Fetch, Own, WebSearch, "google_search internet_search search_web websearch"),
+    row(
+        "web_search",
+        Network,
+        Fetch,
+        Own,
+        WebSearch,
+        "google_search google_web_search internet_search search_web websearch",
+    ),
     row("write_file", Write, Edit, Edited, Workspace, "create_file fs_write save_file write"),
 ];
 
-/// Tools of the conversation with their kinds. Calls to these tools are answered by links of the engine.
-const CONVERSATION_TOOLS: [(&str, ToolKind); 6] = [
-    ("delegate_task", ToolKind::Think),
-    ("find_tool", ToolKind::Search),
-    ("search_history", ToolKind::Search),
-    ("todo_read", ToolKind::Think),
-    ("todo_write", ToolKind::Think),
-    ("undo_patch", ToolKind::Edit),
+/// Tools of the conversation with their kinds and their names in other agent systems. Calls to these tools are answered
+/// by links of the engine.
+const CONVERSATION_TOOLS: [(&str, ToolKind, &str); 7] = [
+    ("ask_human", ToolKind::Other, "ask_user ask_user_question askuserquestion"),
+    ("delegate_task", ToolKind::Think, "call_agent call_subagent task"),
+    ("find_tool", ToolKind::Search, ""),
+    ("search_history", ToolKind::Search, ""),
+    ("todo_read", ToolKind::Think, "todoread"),
+    ("todo_write", ToolKind::Think, "todowrite update_plan write_todos"),
+    ("undo_patch", ToolKind::Edit, ""),
 ];
 
 const fn row(
@@ -154,12 +170,7 @@ impl ToolRow {
 
     /// Returns the tool with this name or alias, ignoring case and the prefixes that some models add.
     pub fn find(name: &str) -> Option<&'static Self> {
-        let name = name.trim();
-        let unprefixed_name =
-            ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
-        let unprefixed_name = unprefixed_name.unwrap_or(name);
-        let matches = |known: &str| known.eq_ignore_ascii_case(unprefixed_name);
-        TOOLS.iter().find(|tool| matches(tool.name) || tool.aliases.split_ascii_whitespace().any(matches))
+        TOOLS.iter().find(|tool| is_called(name, tool.name, tool.aliases))
     }
 
     /// Returns the names of the tools that depend on a component.
@@ -168,10 +179,22 @@ impl ToolRow {
     }
 }
 
+/// Returns the tool of the conversation with this name or alias, in the same way as [`ToolRow::find`].
+pub fn conversation_tool(name: &str) -> Option<&'static str> {
+    CONVERSATION_TOOLS.iter().find(|(own, _, aliases)| is_called(name, own, aliases)).map(|(own, ..)| *own)
+}
+
+fn is_called(name: &str, own: &str, aliases: &str) -> bool {
+    let name = name.trim();
+    let unprefixed_name = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
+    let matches = |known: &str| known.eq_ignore_ascii_case(unprefixed_name.unwrap_or(name));
+    matches(own) || aliases.split_ascii_whitespace().any(matches)
+}
+
 impl ToolKind {
     /// Returns the kind of the tool with exactly this name.
     pub fn of(name: &str) -> Self {
-        let conversation = CONVERSATION_TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, kind)| *kind);
+        let conversation = CONVERSATION_TOOLS.iter().find(|(tool, ..)| *tool == name).map(|(_, kind, _)| *kind);
         ToolRow::named(name).map(|tool| tool.kind).or(conversation).unwrap_or(Self::Other)
     }
 }

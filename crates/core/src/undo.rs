@@ -22,6 +22,17 @@ pub struct UndoRequest {
     pub client: String,
 }
 
+/// Change by others to a file that a session has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignChange {
+    /// Path of the file, as in the changes of calls.
+    pub path: String,
+    /// True if the file was removed.
+    pub is_gone: bool,
+    /// Number of added and of removed lines, or `None` for other content than text, or if the old content is not stored.
+    pub lines: Option<(usize, usize)>,
+}
+
 /// Choice of the turns to undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnChoice {

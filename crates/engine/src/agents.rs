@@ -23,6 +23,7 @@ use agentd_core::{
     project::ProjectTrust,
     session::SessionSettings,
     tool::{Effect, ToolSpec},
+    tool_table::conversation_tool,
 };
 use serde_json::{Value, json};
 
@@ -340,18 +341,9 @@ pub(crate) fn toolset(
     if scope.brief { tools.brief() } else { tools }
 }
 
-/// Names of the engine's tools in other systems, and the engine's names.
-const ALIASES: [(&str, &str); 5] = [
-    ("call_subagent", DELEGATE),
-    ("task", DELEGATE),
-    ("Task", DELEGATE),
-    ("TodoRead", "todo_read"),
-    ("TodoWrite", "todo_write"),
-];
-
 /// Resolves an alias to the name of the engine's tool.
 pub(crate) fn canonical_name(name: &str) -> &str {
-    ALIASES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours)
+    conversation_tool(name).unwrap_or(name)
 }
 
 /// Adds the list of agents to the description of `delegate_task`. Returns other tools unchanged.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// Parameter names of the built-in tools with their aliases in other systems. An alias is accepted if the tool has a
 /// parameter with the built-in name and no parameter with the alias's name, and the call does not use the built-in
 /// name. The first matching row applies.
-pub(crate) const NAMES: [(&str, &[&str]); 16] = [
+pub(crate) const NAMES: [(&str, &[&str]); 17] = [
     ("path", &FollowedLink::ALIASES),
     (
         "path",
@@ -29,12 +29,13 @@ pub(crate) const NAMES: [(&str, &[&str]); 16] = [
             "target_file",
         ],
     ),
-    ("directory", &["cwd", "dir", "work_dir", "workdir", "working_dir", "working_directory"]),
+    ("directory", &["cwd", "dir", "dir_path", "work_dir", "workdir", "working_dir", "working_directory"]),
     ("command", &["cmd"]),
     ("timeout_s", &["timeout", "timeout_sec", "timeout_seconds"]),
     ("content", &["text", "contents", "file_text"]),
     ("old_string", &["old_str", "old_text"]),
     ("new_string", &["new_str", "new_text"]),
+    ("replace_all", &["allow_multiple"]),
     ("patch", &["diff", "input", "patch_text"]),
     ("depth", &["max_depth"]),
     ("pattern", &["glob", "glob_pattern", "query", "regex"]),
@@ -273,7 +274,7 @@ const IS_FALSE: IsNoOp = |value| value.as_bool() == Some(false);
 const IS_UTF8: IsNoOp = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
 /// Arguments from other systems that have no effect, by tool and name.
-const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
+const NO_OPS: [(&[&str], &[&str], IsNoOp); 24] = [
     (&["edit_file"], &["instruction"], Value::is_string),
     (&["read_url"], &["prompt", "format"], Value::is_string),
     // Parameter of earlier versions, which had no effect either.
@@ -290,7 +291,16 @@ const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["grep"], &["multiline"], IS_FALSE),
     (&["grep"], &["regex", "is_regex", "-r"], IS_TRUE),
     (&["grep", "find_files"], &["head_limit", "limit", "max_results"], Value::is_u64),
-    (&["grep", "find_files", "list_workspace_files"], &["recursive"], IS_TRUE),
+    (&["grep", "find_files", "list_workspace_files"], &["recursive", "respect_git_ignore"], IS_TRUE),
+    (&["edit_file"], &["command"], |value| value.as_str() == Some("str_replace")),
+    (&["read_file"], &["detail"], Value::is_string),
+    (&["run_bash_command"], &["yield_time_ms", "max_output_tokens"], Value::is_u64),
+    (&["run_bash_command"], &["login"], Value::is_boolean),
+    (&["run_bash_command"], &["tty"], IS_FALSE),
+    (&["run_bash_command"], &["sandbox_permissions"], |value| value.as_str() == Some("use_default")),
+    (&["run_bash_command"], &["shell"], |value| value.as_str().is_some_and(|shell| SHELLS.contains(&shell))),
+    (&["search_file"], &["use_regex"], IS_FALSE),
+    (&["search_file"], &["context_chars"], Value::is_u64),
 ];
 
 /// Argument with the number of replacements. The number 1 has no effect, unless all occurrences are to be replaced.
@@ -522,6 +532,13 @@ mod adapted_tests {
         check(BASH, words, json!({"command": r"grep 'a b' 'it'\''s' '$HOME' '*' ''"}), "");
         check(BASH, json!({"command": ["time", "A=b", "time"]}), json!({"command": "'time' 'A=b' time"}), "");
         check(BASH, json!({"command": ["A=b", "ls"]}), json!({"command": "'A=b' ls"}), "");
+        check(
+            BASH,
+            json!({"cmd": "ls", "yield_time_ms": 1000, "max_output_tokens": 500, "login": true, "shell": "bash"}),
+            json!({"command": "ls"}),
+            "[ignored: yield_time_ms, max_output_tokens, login, shell]",
+        );
+        check(BASH, json!({"command": "ls", "dir_path": "src"}), json!({"command": "ls", "directory": "src"}), "");
         let asked = json!({"command": "ls", "run_in_background": false, "reason": "why"});
         check(BASH, asked, json!({"command": "ls"}), "[ignored: run_in_background, reason]");
     }
@@ -534,6 +551,9 @@ mod adapted_tests {
             ("sandbox", json!(false)),
             ("dangerouslyDisableSandbox", json!(true)),
             ("with_escalated_permissions", json!(true)),
+            ("sandbox_permissions", json!("require_escalated")),
+            ("tty", json!(true)),
+            ("shell", json!("/usr/bin/fish")),
             ("description", json!({"command": "rm"})),
             ("env", json!({"A": "b"})),
             ("timeout_ms", json!("soon")),
@@ -552,6 +572,8 @@ mod adapted_tests {
             "edit_file",
             json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}),
         );
+        check_unchanged("edit_file", json!({"path": "a", "command": "view"}));
+        check_unchanged("search_file", json!({"path": "a", "query": "b", "use_regex": true}));
         check_unchanged("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
         assert_eq!(adapt_call(BASH, "{", &schema(BASH), 600), None);
     }

@@ -12,9 +12,11 @@
 //!   as data for commands.
 //! - [`patches`]: both forms, byte-exact. [`undo`]: file changes of turns, reverted.
 //!   [`irreversible`]: changes that cannot be reverted.
+//! - [`foreign_changes`]: files that others change after a session has read them.
 //! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository. [`writable`]: a read-only
 //!   project that becomes writable, and pasted pictures.
-//! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output.
+//! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output. [`review`]:
+//!   findings in a change, for people and CI.
 //! - [`parts`]: parts that a client adds to an input. [`client_tools`]: tools that a client answers. [`watching`]: one
 //!   stream for all sessions.
 //! - [`code`]: source code, found by meaning, name and structure.
@@ -89,6 +91,7 @@ mod extending;
 mod files;
 mod finding;
 mod footer;
+mod foreign_changes;
 mod forks;
 mod full_disk;
 mod grants;
@@ -136,6 +139,7 @@ mod relief;
 mod requests;
 mod resume;
 mod retention;
+mod review;
 mod rewind;
 mod rough;
 mod routes;

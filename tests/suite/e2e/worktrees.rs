@@ -6,7 +6,7 @@ use super::*;
 
 /// Runs git as a user would.
 #[track_caller]
-fn git(folder: &Path, args: &[&str]) -> String {
+pub(super) fn git(folder: &Path, args: &[&str]) -> String {
     let mut command = Command::new("git");
     command.current_dir(folder).args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]).args(args);
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {

@@ -9,15 +9,15 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_300, 299_000),
+    ("agentctl", 27_690, 303_300),
     ("agentd", 10_580, 112_500),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),
     ("crates/code", 3_220, 33_550),
     ("crates/confine", 251, 2_815),
     ("crates/context", 2_000, 22_650),
-    ("crates/core", 7_130, 60_650),
-    ("crates/engine", 17_600, 195_250),
+    ("crates/core", 7_140, 60_900),
+    ("crates/engine", 17_640, 195_850),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_650, 52_250),
     ("crates/http", 28, 285),
@@ -35,7 +35,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/tools", 5_790, 63_500),
     ("crates/trace", 955, 10_350),
     ("crates/web", 1_040, 11_850),
-    ("crates/workspace", 8_150, 95_000),
+    ("crates/workspace", 8_290, 97_400),
     ("crates/worktrees", 1_650, 19_000),
     ("proto", 3_630, 38_400),
 ];

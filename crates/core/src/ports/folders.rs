@@ -21,7 +21,7 @@ use crate::{
     ports::{ToolContext, Workspace},
     project::{ProjectReport, ProjectTrust},
     tool::FileChange,
-    undo::FilesReverted,
+    undo::{FilesReverted, ForeignChange},
     worktree::{KnownWorktree, MadeWorktree, NewWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
@@ -391,6 +391,17 @@ pub trait Snapshots: Send + Sync {
         changes: Vec<FileChange>,
         preview: bool,
     ) -> WorkspaceFuture<'a, FilesReverted>;
+
+    /// Stores the current state of a file as known to the session of a call. Changes that the session makes itself are
+    /// known without it.
+    fn note_read(&self, _call: &ToolContext, _path: String) -> WorkspaceFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Returns the known files that others have changed, each change once, sorted by path.
+    fn changed_by_others(&self, _: SessionId, _: Arc<Workspace>) -> WorkspaceFuture<'_, Vec<ForeignChange>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// Stores the undo data of one session's changes for another session that works on the same files. Returns the
     /// changes in a form that can be undone in the other session; changes whose data could not be stored are only

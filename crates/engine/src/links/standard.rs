@@ -14,7 +14,7 @@ use crate::{
             guides::{Files, InputMentions, Memory, Pins, PlanMode, Skills, TurnInstructions},
             planning::TurnPlan,
         },
-        results::{EditDiagnostics, Results, undo::Undo},
+        results::{EditDiagnostics, Results, foreign_changes::ForeignChanges, undo::Undo},
         tools::{
             agents::{Delegation, Handoff},
             search::{FindTool, Search, UnlistedServers},
@@ -54,9 +54,10 @@ use crate::{
 /// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: notices about an answer come after everything else in
 ///     the history.
 /// 13. `repair`: after everything that adds to the request, so that every call has exactly one result.
-/// 14. `undo`: directly around the tool, so that all changes between its two snapshots were made by the call, not by
+/// 14. `foreign_changes`: around undo, which reports the changes of a call.
+/// 15. `undo`: directly around the tool, so that all changes between its two snapshots were made by the call, not by
 ///     the user while being asked.
-/// 15. `client_tools`: inside `undo`, since it takes the place of the tool.
+/// 16. `client_tools`: inside `undo`, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links = vec![
         link("audit", "outermost: records every call and its outcome in the audit log", AuditLogger),
@@ -138,6 +139,11 @@ pub(crate) fn chain() -> Chain {
             "repair",
             "gives every call in a request a result, also after a crash or cancel; providers require it",
             Repair,
+        ),
+        link(
+            "foreign_changes",
+            "informs the model before its next step of files that it has read and that others have changed since",
+            ForeignChanges,
         ),
         link("undo", "innermost: records what the call changed, so that it can be undone", Undo),
         link("client_tools", "has the client answer calls of its own tools, instead of the toolbox", ClientToolCalls),

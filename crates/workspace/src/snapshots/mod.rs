@@ -18,7 +18,8 @@
 //!   need, and recognises later changes after a crash. `store` has the last scan of each project.
 //! - `guard`: files that other programs run or obey, by any name. `guarded_changes`: reverts changes that unreviewed
 //!   commands make to guarded files. `leads`: targets of guarded names.
-//! - `call_diff`: diff of a call's changes, for people.
+//! - `call_diff`: diff of a call's changes, for people. `known_files`: files that a session has read, and what others
+//!   have changed in them since.
 //! - `config`: limits. `restore`: reverts changes.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders are restored byte for byte. Owners, times,
@@ -36,6 +37,7 @@ mod config;
 mod guard;
 mod guarded_changes;
 mod ignored_folders;
+mod known_files;
 mod leads;
 mod packs;
 mod record;
@@ -63,7 +65,7 @@ use agentd_core::{
     mutex::lock,
     ports::{Changes, FilesBefore, ReadRules, Snapshots, ToolContext, Workspace},
     tool::FileChange,
-    undo::FilesReverted,
+    undo::{FilesReverted, ForeignChange},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
@@ -71,10 +73,16 @@ pub use self::config::SnapshotConfig;
 use self::{
     base::{BaseState, Overlaps},
     guard::CallGuard,
+    root::SafePath,
     session::SessionRecord,
     store::Store,
 };
-use crate::{backend::client::FileClient, remove::ignore_missing};
+use crate::{
+    backend::client::FileClient,
+    jail::{Jail, OpenPurpose},
+    path::{PathPlace, ToolPath, read_only},
+    remove::ignore_missing,
+};
 
 /// Number of sessions whose last scans are cached in memory. Other scans are read from disk again. The scan of a
 /// running call is not counted, because the call owns it.
@@ -195,6 +203,8 @@ impl FileSnapshots {
             let Changes { files, notes, set_aside, .. } = record.after(&workspace, before)?;
             lock(&running.overlaps).note_check(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
+            // The only effect of a failure is a surplus report to the model.
+            let _ = record.note_own(&workspace, &own.changes, has_diff);
             // Only other sessions have recorded the initial state of these changes.
             record.adopt(own.continued_from)?;
             Ok(Changes { files: own.changes, notes, set_aside, diff: None })
@@ -289,6 +299,7 @@ impl Snapshots for FileSnapshots {
             let states = lock(&overlaps).set_aside.clone();
             let changes = record.unfinished(&workspace, &call, states)?;
             lock(&overlaps).note_recovered(session, &changes.set_aside.changes);
+            let _ = record.note_own(&workspace, &changes.files, true);
             Ok(changes)
         })
     }
@@ -306,9 +317,35 @@ impl Snapshots for FileSnapshots {
             let undone = record.undo(&workspace, changes, preview)?;
             if !preview {
                 lock(&overlaps).note(session, &undone.changes);
+                // The model is informed of an undo in another way.
+                let _ = record.note_own(&workspace, &undone.changes, true);
             }
             Ok(undone)
         })
+    }
+
+    fn note_read(&self, call: &ToolContext, path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        let jail = Jail::new(Arc::clone(&call.workspace));
+        self.work(call.session_id, "remember the file that was read", move |record| {
+            // The daemon appends to its own files.
+            let is_users = |path: &ToolPath| {
+                path.place() != PathPlace::Own || !read_only().any(|area| path.rest().starts_with(area))
+            };
+            let path = jail.resolve_path(&path, OpenPurpose::Read).ok().filter(is_users);
+            let path = path.and_then(|path| SafePath::read(&path.to_string()));
+            path.map_or(Ok(()), |path| record.note_read(jail.workspace(), path))
+        })
+    }
+
+    fn changed_by_others(
+        &self,
+        session: SessionId,
+        workspace: Arc<Workspace>,
+    ) -> BoxFuture<'_, Result<Vec<ForeignChange>, WorkspaceError>> {
+        if !self.base.join(session.to_string()).join(record::KNOWN_FILES).exists() {
+            return std::future::ready(Ok(Vec::new())).boxed();
+        }
+        self.work(session, "compare the files that were read", move |record| record.changed_by_others(&workspace))
     }
 
     fn adopt(

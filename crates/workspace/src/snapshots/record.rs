@@ -204,6 +204,9 @@ impl Reader<'_> {
     }
 }
 
+/// Name of the file with the state of the files that a session has read.
+pub(super) const KNOWN_FILES: &str = "read";
+
 const NAME: &str = "kept";
 const RECORD: usize = 40;
 

@@ -100,11 +100,20 @@ impl Root {
     /// Opens the trees of a workspace that a session may change: its own tree, the user's writable folders, and the
     /// shared memories.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
+        Self::open_all(workspace, true)
+    }
+
+    /// Returns the trees of a workspace that a session may read.
+    pub(super) fn readable(workspace: &Workspace) -> io::Result<Vec<Self>> {
+        Self::open_all(workspace, false)
+    }
+
+    fn open_all(workspace: &Workspace, only_writable: bool) -> io::Result<Vec<Self>> {
         let mut roots = vec![Self::open(PathPlace::Own, &workspace.root)?];
-        if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
+        if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable || !only_writable) {
             roots.push(Self::open(PathPlace::Project, &mount.path)?);
         }
-        for folder in workspace.folders.iter().filter(|folder| folder.writable) {
+        for folder in workspace.folders.iter().filter(|folder| folder.writable || !only_writable) {
             let place = FolderName::new(folder.name()).map(PathPlace::Folder).ok_or(io::ErrorKind::InvalidFilename)?;
             roots.push(Self::open(place, &folder.path)?);
         }

@@ -8,6 +8,7 @@
 //! {session}/calls/{call}.project-2   scan of the second one, and so on; all are renamed when the call has ended
 //! {session}/calls/{call}.guard       guard of a call that is checked when it ends
 //! {session}/kept                     blobs before and after the session's changes
+//! {session}/read                     state of the files that the session has read
 //! {session}/alive                    timestamp of the last heartbeat during a call
 //! ```
 //!
@@ -59,7 +60,7 @@ fn extension_of(first: &str, at: usize) -> String {
 
 /// Stored state of one session.
 pub(super) struct SessionRecord {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) config: SnapshotConfig,
     pub(super) store: Arc<Store>,
     /// Trees as of the last scan.

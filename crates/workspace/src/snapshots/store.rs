@@ -117,6 +117,7 @@ impl Needs {
         for (_, session) in sessions.into_iter().rev() {
             needs.changes.extend(record::read_manifest(&session)?.into_iter().rev());
             known.extend(needs.add_scan(&session.join("look"))?.iter().map(|project| projects.file(project)));
+            needs.add_scan(&session.join(record::KNOWN_FILES))?;
             for call in if_there(fs::read_dir(session.join("calls")))?.into_iter().flatten() {
                 needs.call(&call?.path())?;
             }

@@ -156,6 +156,16 @@ impl SessionRecord {
 
     /// Scans single paths and the folders above them.
     pub(super) fn scan_paths(&self, roots: &[Root], safe_paths: &[SafePath]) -> io::Result<Vec<Arc<Tree>>> {
+        self.scan_paths_up_to(roots, safe_paths, self.config.max_file_bytes)
+    }
+
+    /// Like [`Self::scan_paths`], but stores no content of files above a size.
+    pub(super) fn scan_paths_up_to(
+        &self,
+        roots: &[Root],
+        safe_paths: &[SafePath],
+        max_file: u64,
+    ) -> io::Result<Vec<Arc<Tree>>> {
         let mut trees = Vec::new();
         for root in roots {
             let mut entries = HashMap::new();
@@ -164,11 +174,8 @@ impl SessionRecord {
                 let hash_map::Entry::Vacant(vacant) = entries.entry(safe_path.below) else { continue };
                 let entry = match root.stamp_of(vacant.key())? {
                     Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
-                    Some(stamp) if stamp.kind != Kind::Special => self.capture_of(root).capture_one(
-                        vacant.key(),
-                        stamp,
-                        &mut self.store.blobs.blob_writer(false),
-                    )?,
+                    Some(stamp) if stamp.kind != Kind::Special => FileCapture { max_file, ..self.capture_of(root) }
+                        .capture_one(vacant.key(), stamp, &mut self.store.blobs.blob_writer(false))?,
                     _ => None,
                 };
                 vacant.insert(entry.unwrap_or_else(Entry::absent));
@@ -238,7 +245,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
 }
 
 /// Returns true if the content must be read again although the stamp is unchanged.
-fn needs_reread(entry: &Entry) -> bool {
+pub(super) fn needs_reread(entry: &Entry) -> bool {
     entry.fresh || matches!(entry.content, Content::Unstored(SkipReason::Full | SkipReason::Busy))
 }
 

@@ -27,6 +27,27 @@ async fn text_reasoning_title_and_usage_are_streamed() {
 }
 
 #[tokio::test]
+async fn response_to_a_prompt_has_the_tokens_of_its_turn() {
+    let (world, mut editor, session, _) = world_with_editor().await;
+    let counted = json!({
+        "prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050,
+        "prompt_tokens_details": {"cached_tokens": 600}, "completion_tokens_details": {"reasoning_tokens": 20},
+    });
+    let reply = |reply: Reply| reply.with_usage(UsagePlace::Tail, counted.clone());
+    world.model.reply(reply(Reply::tool_call("now", json!({})))).reply(reply(Reply::text("Noon.")));
+    let id = editor.begin_prompt(&session, "What time is it?").await;
+    let usage = editor.ends(id).await["usage"].clone();
+    let both = json!({
+        "totalTokens": 2100, "inputTokens": 800, "outputTokens": 100, "thoughtTokens": 40, "cachedReadTokens": 1200,
+    });
+    assert_eq!(usage, both);
+    world.model.reply(reply(Reply::text("Noon.")));
+    let id = editor.begin_prompt(&session, "And now?").await;
+    assert_eq!(editor.ends(id).await["usage"]["totalTokens"], 1050, "of the last turn only");
+    assert_eq!(editor.close().await.exits(0).stderr, "");
+}
+
+#[tokio::test]
 async fn mentioned_files_are_attached_to_the_prompt() {
     let (world, mut editor, session, folder) = world_with_editor().await;
     fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();

@@ -252,7 +252,7 @@ async fn call_of_an_unknown_tool_suggests_similar_names() {
     let calls = vec![
         ("weather", json!({"city": "Bern"})),
         ("TodoWrites", json!({})),
-        ("update_plan", json!({})),
+        ("make_coffee", json!({})),
         ("find_tool", json!({"query": "weather"})),
     ];
     let (results, _) = world.call_all(calls, &[]).await;

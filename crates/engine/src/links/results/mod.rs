@@ -14,9 +14,12 @@
 //!   end and the path. This includes errors: overflowing the window would make the session unusable, and truncated text
 //!   could not be retrieved.
 //!
+//! [`foreign_changes`]: changes by others to files that the model has read.
+//!
 //! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the
 //! language server.
 
+pub(crate) mod foreign_changes;
 pub(crate) mod pictures;
 mod progress;
 mod reduce;

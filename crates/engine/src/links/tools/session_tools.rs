@@ -19,7 +19,7 @@ use agentd_core::{
 };
 use futures_util::FutureExt as _;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use tokio::time::timeout;
 
 use crate::{
@@ -85,7 +85,11 @@ struct Nothing {}
 #[serde(rename = "Arguments", deny_unknown_fields)]
 struct TodoList {
     /// The whole list, in order.
+    #[serde(alias = "plan")]
     todos: Vec<Entry>,
+    #[serde(rename = "explanation")]
+    #[schemars(skip)]
+    _explanation: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -93,8 +97,13 @@ struct TodoList {
 struct Entry {
     /// Keep it when you change an entry; omit it for a new one.
     id: Option<String>,
+    #[serde(alias = "description", alias = "step")]
     #[schemars(description = "The task.")]
     content: String,
+    /// Wording of other systems for a task in progress.
+    #[serde(rename = "activeForm")]
+    #[schemars(skip)]
+    _active_form: Option<IgnoredAny>,
     #[schemars(with = "String", extend("enum" = ["pending", "in_progress", "completed"]))]
     status: TodoStatus,
     #[serde(default)]
@@ -201,6 +210,10 @@ struct QuestionArguments {
     #[serde(default = "required_by_default")]
     #[schemars(description = "Reject an empty answer. Default true.")]
     required: bool,
+    /// Type of an input field in other systems.
+    #[serde(rename = "input_type")]
+    #[schemars(skip)]
+    _input_type: Option<IgnoredAny>,
     /// Answers to choose from, if any: 2 to 9, a few words each. The user may give another one.
     #[serde(default)]
     choices: Vec<String>,
@@ -287,7 +300,7 @@ fn choices_problem(choices: &[String]) -> Option<String> {
 }
 
 async fn ask_user(call: &Invocation<'_>, arguments: QuestionArguments) -> Flow<ToolOutput> {
-    let QuestionArguments { question, context, default, required, choices } = arguments;
+    let QuestionArguments { question, context, default, required, choices, .. } = arguments;
     let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
     call.record.entries().effects.user_text = answered.user_text();
@@ -431,5 +444,10 @@ mod tests {
         check(r#"{"todos": [{"content": "  ", "status": "pending"}]}"#, Err("entry 1 has no content"));
         check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
         check("not json", Err("expected"));
+        let of_codex = r#"{"explanation": "why", "plan": [{"step": "a", "status": "in_progress"}]}"#;
+        check(of_codex, Ok("[>] 1. a\n"));
+        let of_claude_code = r#"{"todos": [{"content": "a", "status": "pending", "activeForm": "Doing a"}]}"#;
+        check(of_claude_code, Ok("[ ] 1. a\n"));
+        check(r#"{"todos": [{"description": "a", "status": "pending"}]}"#, Ok("[ ] 1. a\n"));
     }
 }
