@@ -65,6 +65,7 @@ impl DaemonControl {
         let parts = &*self.parts;
         let models = parts.model_maker.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.source.env));
+        self.log.redactor().follow(new.renewable_keys());
         parts.models.replace(models);
         parts.skills.follow_settings(new.skills.clone());
         parts.engine.reconfigure(boot::engine_config(&new));

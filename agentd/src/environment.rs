@@ -44,6 +44,11 @@ impl Environment {
         self.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
+    /// Returns all variables, for programs that run as the user.
+    pub(crate) fn variables(&self) -> BTreeMap<OsString, OsString> {
+        self.0.clone()
+    }
+
     fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }

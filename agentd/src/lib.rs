@@ -7,8 +7,9 @@
 //! - [`start`](mod@start): from the inputs to a running daemon. [`config`]: the layers of files, variables and flags.
 //!   [`paths`]: the configuration and data folders. [`lock`]: one daemon per data folder.
 //! - [`boot`]: the only module that names every adapter. [`models`], [`toolbox`]: the layer between the adapters and
-//!   the engine. [`code`], [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on
-//!   commands. [`skills`]: the bundled skills, and the folders of all other skills.
+//!   the engine. `model_keys`: keys of models, from files and commands. [`code`], [`documents`] and [`embedded`]:
+//!   optional parts of a build. [`sandbox`]: restrictions on commands. [`skills`]: the bundled skills, and the folders of
+//!   all other skills.
 //! - [`app`]: serving, and the order of the shutdown. [`listener`]: the socket, which is bound again if clients can no
 //!   longer find it. [`control`]: requests to stop or reload, and adding and removing plugins.
 //! - [`rpc`]: the services for clients. [`audit`]: the daemon's own audit log entries, and the exporters. [`replay`]:
@@ -33,6 +34,7 @@ pub mod health;
 pub mod listener;
 pub mod lock;
 pub mod logging;
+mod model_keys;
 mod model_test;
 pub mod models;
 pub mod paths;

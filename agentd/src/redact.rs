@@ -3,7 +3,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use agentd_audit::redact::Patterns;
+use agentd_models::RenewableKey;
 use aho_corasick::AhoCorasick;
+use secrecy::ExposeSecret as _;
 
 /// Minimum length of a secret in bytes. Shorter values would also match in common words.
 const MIN_SECRET_BYTES: usize = 6;
@@ -21,6 +23,7 @@ pub struct Redactor(Arc<RwLock<KnownSecrets>>);
 #[derive(Default)]
 struct KnownSecrets {
     configured: Vec<String>,
+    renewable: Vec<Arc<RenewableKey>>,
     from_clients: Vec<String>,
     from_session_servers: Vec<String>,
     /// All secrets, longest first, so that no secret is only partially redacted.
@@ -33,6 +36,11 @@ impl Redactor {
     /// Replaces the known secrets of the configuration.
     pub fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) {
         self.change(|known| known.configured = secrets.into_iter().map(str::to_owned).collect());
+    }
+
+    /// Replaces the sources of keys. Their keys are redacted from then on, also those that they will contain.
+    pub fn follow<'a>(&self, keys: impl IntoIterator<Item = &'a Arc<RenewableKey>>) {
+        self.change(|known| known.renewable = keys.into_iter().cloned().collect());
     }
 
     /// Replaces the known secrets from the values that clients lend.
@@ -70,6 +78,10 @@ impl Redactor {
     pub fn clean(&self, text: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut text = text.to_owned();
+        let renewed = known.renewable.iter().flat_map(|key| key.known());
+        for key in renewed.filter(|key| key.expose_secret().len() >= MIN_SECRET_BYTES) {
+            text = text.replace(key.expose_secret(), MASK);
+        }
         if known.any.as_ref().is_some_and(|any| !any.is_match(&text)) {
             return text;
         }
@@ -118,5 +130,8 @@ mod tests {
         redactor.set_session_server_secrets(vec!["of-a-server".to_owned()]);
         redactor.set_client_secrets(Vec::new());
         check("of-a-client of-a-server", "of-a-client [redacted]");
+        let key = RenewableKey::new(Some("from-a-file".into()), |_| Box::pin(async { Err(String::new()) }));
+        redactor.follow([&key]);
+        check("from-a-file of-a-server", "[redacted] [redacted]");
     }
 }

@@ -59,6 +59,7 @@ pub fn start(
 
     let redactor = Redactor::default();
     redactor.learn(control::secrets(&config, &source.env));
+    redactor.follow(config.renewable_keys());
     let log_file = args.log_file.as_ref().map(|path| current.join(path));
     let is_journald = source.env.text("JOURNAL_STREAM").is_some();
     let log = logging::start(log_file.as_deref(), is_journald, &config.daemon.service, redactor)?;

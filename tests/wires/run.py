@@ -3,7 +3,7 @@
 LiteLLM's proxy takes requests in Anthropic's Messages and OpenAI's Responses, checks them by its own models of both, and asks a
 server of chat completions, which plays a script. So what agentd writes is read
 by somebody else, and what somebody else writes is read by agentd: words, calls of tools with their results, several turns, and
-a restart of the daemon in between.
+a restart of the daemon in between. The proxy also takes its configuration from the recipe of docs/models.md.
 """
 
 import json
@@ -61,18 +61,21 @@ def wait_for(url, what):
     sys.exit(f"{what} does not answer at {url}")
 
 
-def proxy(folder, upstream):
-    """Starts the proxy in front of a server of chat completions; returns it and its address."""
-    config = folder / "proxy.yaml"
+def scripted(upstream):
+    """The configuration of a proxy in front of a server of chat completions."""
     model = {"model": "custom_openai/scripted", "api_base": upstream, "api_key": "none"}
-    config.write_text(
-        json.dumps(
-            {
-                "model_list": [{"model_name": "claude-scripted", "litellm_params": model}],
-                "general_settings": {"master_key": KEY},
-            }
-        )
+    return json.dumps(
+        {
+            "model_list": [{"model_name": "claude-scripted", "litellm_params": model}],
+            "general_settings": {"master_key": KEY},
+        }
     )
+
+
+def proxy(folder, configuration):
+    """Starts the proxy with this configuration; returns it and its address."""
+    config = folder / "proxy.yaml"
+    config.write_text(configuration)
     port = free_port()
     environment = {
         "PATH": os.environ["PATH"],
@@ -80,6 +83,7 @@ def proxy(folder, upstream):
         "PYTHONPATH": str(PACKAGES),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_TELEMETRY": "False",
+        "LITELLM_MASTER_KEY": KEY,
     }
     log = open(folder / "proxy.log", "w")
     command = [sys.executable, "-c", "from litellm import run_server; run_server()"]
@@ -119,7 +123,7 @@ def check(wire, below):
     try:
         model, address = upstream(folder, 3)
         running.append(model)
-        litellm, root = proxy(folder, address)
+        litellm, root = proxy(folder, scripted(address))
         running.append(litellm)
         config = folder / "home" / ".config" / "agentd"
         config.mkdir(parents=True)
@@ -148,6 +152,25 @@ def check(wire, below):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def recipe():
+    """The proxy takes the recipe for Bedrock and Vertex, and offers its models, without asking their clouds."""
+    page = (ROOT / "docs" / "models.md").read_text()
+    text = page.split("**AWS Bedrock and Claude on Vertex**")[1].split("```yaml\n")[1].split("\n```")[0]
+    folder = Path(tempfile.mkdtemp(prefix="agentd-wires-", dir="/tmp"))
+    litellm, root = proxy(folder, text)
+    try:
+        request = urllib.request.Request(f"{root}/v1/models", headers={"x-api-key": KEY})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            names = sorted(model["id"] for model in json.load(answer)["data"])
+        assert names == ["claude-bedrock", "claude-vertex"], names
+        print("ok  recipe: Bedrock and Vertex")
+    finally:
+        litellm.terminate()
+        litellm.wait(timeout=PATIENCE)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 if __name__ == "__main__":
+    recipe()
     for name, below in WIRES.items():
         check(name, below)

@@ -301,10 +301,13 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE_FIGURE);
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
+        // The daemon has no key, or the server requires a client certificate.
+        Err(error) if error.answered() == Some(ErrorKind::Auth) => failed(&error.into()),
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
             format!("{label}: no response from {url}{route}: {error}"),
-            "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
-             `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
+            error.hint.unwrap_or_default()
+                + "; base_url is in models.yaml or MODEL_BASIC_BASE_URL, a proxy in the variables `https_proxy`, `http_proxy`, \
+                   `all_proxy` and `no_proxy` of the daemon",
         ),
         // The server responded, even if it does not support listing models.
         Ok(_) | Err(_) => window(slot, format!("{label} at {url}{route}")),

@@ -275,13 +275,17 @@ const SHORT_SUFFIXES: [&str; 2] = ["ID", "WIRE"];
 const MAX_EDITS: usize = 2;
 
 /// Prefixes of well-known key variables, and the providers' base URLs.
-const PROVIDERS: [(&str, &str); 7] = [
+const PROVIDERS: [(&str, &str); 11] = [
     ("OPENROUTER", "https://openrouter.ai/api/v1"),
     ("GEMINI", "https://generativelanguage.googleapis.com/v1beta/openai"),
     ("DEEPSEEK", "https://api.deepseek.com/v1"),
     ("MISTRAL", "https://api.mistral.ai/v1"),
     ("GROQ", "https://api.groq.com/openai/v1"),
     ("XAI", "https://api.x.ai/v1"),
+    ("MOONSHOT", "https://api.moonshot.ai/v1"),
+    ("ZAI", "https://api.z.ai/api/paas/v4"),
+    ("DASHSCOPE", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+    ("CEREBRAS", "https://api.cerebras.ai/v1"),
     ("TOGETHER", "https://api.together.xyz/v1"),
 ];
 

@@ -31,6 +31,7 @@ use agentd_core::agent::Agents;
 use agentd_extensions::skills::SkillSettings;
 use agentd_lsp::LanguageConfig;
 use agentd_mcp::McpConfig;
+use agentd_models::{Fallback, ModelConfig, RenewableKey};
 use agentd_policy::{Policy, RuleError, RuleFile, Rules};
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
@@ -146,14 +147,30 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
 impl Config {
     /// Returns all secrets in the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let servers = self.models.iter().filter_map(|(_, model)| match model {
-            ModelLocation::Server(model) => Some(model),
-            ModelLocation::Gguf(_) => None,
-        });
         let search_keys = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
-        let model_keys = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
+        let model_keys = self.servers().flat_map(|model| model.api_key.iter().chain(model.headers.values()));
         let keys = model_keys.chain(search_keys).map(SecretString::expose_secret);
         keys.chain(self.mcp.secrets()).chain(self.dotenv.secrets())
+    }
+
+    /// Returns the keys of models that can be read again.
+    pub fn renewable_keys(&self) -> impl Iterator<Item = &Arc<RenewableKey>> {
+        self.servers().filter_map(|model| model.renewable_key.as_ref())
+    }
+
+    /// Returns the models on servers, including those that only answer in place of others.
+    fn servers(&self) -> impl Iterator<Item = &ModelConfig> {
+        let slots = self.models.iter().filter_map(|(_, model)| match model {
+            ModelLocation::Server(model) => Some(&**model),
+            ModelLocation::Gguf(_) => None,
+        });
+        slots.flat_map(|model| {
+            let fallbacks = model.fallback.iter().filter_map(|fallback| match fallback {
+                Fallback::Model(model) => Some(&**model),
+                Fallback::Slot(_) | Fallback::Id(_) => None,
+            });
+            std::iter::once(model).chain(fallbacks)
+        })
     }
 }
 

@@ -1,18 +1,19 @@
 //! `models.yaml` and `MODEL_*`: the five slots, and the fallback models that answer in place of others.
 
+mod account;
 mod environment;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
     path::PathBuf,
+    sync::Arc,
 };
 
 use agentd_core::{
     model::{Slot, is_model_id},
     usage::Prices,
 };
-use agentd_models::{ChatTemplate, Effort, Fallback, ModelConfig, Thinking, Wire, default_models};
+use agentd_models::{Certificates, ChatTemplate, Effort, Fallback, ModelConfig, Thinking, Wire, default_models};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -68,6 +69,11 @@ struct SlotFile {
     base_url: Option<Spanned<String>>,
     api_key: Option<Spanned<String>>,
     api_key_file: Option<Spanned<String>>,
+    api_key_command: Option<Spanned<String>>,
+    api_key_header: Option<String>,
+    ca_file: Option<Spanned<String>>,
+    client_cert_file: Option<Spanned<String>>,
+    client_key_file: Option<Spanned<String>>,
     id: Option<Spanned<String>>,
     gguf: Option<Spanned<String>>,
     wire: Option<Wire>,
@@ -95,12 +101,15 @@ struct TimeoutsFile {
     connect: Option<Span>,
     first_byte: Option<Span>,
     idle: Option<Span>,
+    key_command: Option<Span>,
 }
 
 /// API key of a slot, and where it is set, for hints.
 #[derive(Debug, Clone)]
 struct SlotKey {
-    secret: SecretString,
+    /// The key, unless a command prints it.
+    secret: Option<SecretString>,
+    renewable: Option<Arc<agentd_models::RenewableKey>>,
     source: String,
 }
 
@@ -109,6 +118,9 @@ struct SlotKey {
 struct SlotLayer {
     base_url: Option<String>,
     api_key: Option<SlotKey>,
+    ca_file: Option<PathBuf>,
+    client_cert_file: Option<PathBuf>,
+    client_key_file: Option<PathBuf>,
     id: Option<String>,
     gguf: Option<PathBuf>,
     wire: Option<Wire>,
@@ -173,7 +185,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
 impl SlotKey {
     /// Creates a key from the value of a variable.
     fn of(sources: &Sources, variable: &str, key: &str) -> Self {
-        Self { secret: key.into(), source: sources.place_of_variable(variable) }
+        Self { secret: Some(key.into()), renewable: None, source: sources.place_of_variable(variable) }
     }
 }
 
@@ -193,11 +205,13 @@ impl SlotLayer {
         self.clear_overridden(&overrides, slot, origins);
         let mut note = |field| origins.set(format!("models.{slot}.{field}"), &origin(field));
         overlay_fields!(self, overrides, note; base_url, api_key, id, gguf, wire, context_window, headers, fallback);
+        overlay_fields!(self, overrides, note; ca_file, client_cert_file, client_key_file);
         let (more, overrides) = (&mut self.more, overrides.more);
         overlay_fields!(more, overrides, note; temperature, max_tokens, native_tools, echo_reasoning, sees_pictures);
         overlay_fields!(more, overrides, note; thinking, effort, cache_reasons, prices, retries, body, chat_template);
+        overlay_fields!(more, overrides, note; api_key_header);
         let (timeouts, overrides) = (more.timeouts.get_or_insert_default(), overrides.timeouts.unwrap_or_default());
-        overlay_fields!(timeouts, overrides, note; connect, first_byte, idle);
+        overlay_fields!(timeouts, overrides, note; connect, first_byte, idle, key_command);
     }
 
     /// Clears settings that a higher layer makes invalid. A key belongs to the URL in the same layer, and must never be
@@ -206,10 +220,10 @@ impl SlotLayer {
         let has_moved = overrides.base_url.is_some() && overrides.base_url != self.base_url;
         let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
         if has_moved || overrides.gguf.is_some() {
-            // Headers may also contain keys.
+            // Headers may also contain keys, and certificates belong to a server like a key.
             (self.api_key, self.headers) = (None, None);
-            clear("api_key");
-            clear("headers");
+            (self.ca_file, self.client_cert_file, self.client_key_file) = (None, None, None);
+            ["api_key", "headers", "ca_file", "client_cert_file", "client_key_file"].into_iter().for_each(&mut clear);
         }
         if overrides.gguf.is_some() {
             self.base_url = None;
@@ -247,13 +261,23 @@ impl SlotLayer {
         let key = server.api_key.clone().or_else(|| anthropic.key_for(wire, &base_url));
         let (own, shared) = (&self.more, &server.more);
         let mut model = ModelConfig::new(wire, base_url);
-        (model.api_key, model.key_source) = key.map(|key| (key.secret, key.source)).unzip();
+        if let Some(SlotKey { secret, renewable, source }) = key {
+            (model.api_key, model.renewable_key, model.key_source) = (secret, renewable, Some(source));
+        }
+        // A certificate without a key file contains its key.
+        let certified = if self.client_cert_file.is_some() { &self } else { server };
+        model.certificates = Certificates {
+            ca_file: self.ca_file.clone().or_else(|| server.ca_file.clone()),
+            client_cert_file: certified.client_cert_file.clone(),
+            client_key_file: certified.client_key_file.clone(),
+        };
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
         // If no id is set, the first model in the server's list is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
         model.temperature = own.temperature.as_ref().map(|temperature| temperature.value);
         model.max_tokens = own.max_tokens.as_ref().map(|tokens| tokens.value);
         model.context_window = self.context_window;
+        model.api_key_header = own.api_key_header.clone().or_else(|| shared.api_key_header.clone());
         model.native_tools = own.native_tools.or(shared.native_tools);
         model.echo_reasoning = own.echo_reasoning.or(shared.echo_reasoning).unwrap_or_default();
         // The vision slot's model accepts pictures, unless configured otherwise.
@@ -268,6 +292,7 @@ impl SlotLayer {
         model.chat_template = own.chat_template.clone().unwrap_or_default();
         let (own, shared) = (own.timeouts.unwrap_or_default(), shared.timeouts.unwrap_or_default());
         let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
+        model.key_timeout_ms = millis(own.key_command, shared.key_command, model.key_timeout_ms);
         model.connect_timeout_ms = millis(own.connect, shared.connect, model.connect_timeout_ms);
         model.first_byte_timeout_ms = millis(own.first_byte, shared.first_byte, model.first_byte_timeout_ms);
         model.idle_timeout_ms = millis(own.idle, shared.idle, model.idle_timeout_ms);
@@ -395,17 +420,7 @@ impl Reader<'_> {
         if let (Some(gguf), Some(_)) = (&slot.gguf, &slot.base_url) {
             return Err(self.refuse(gguf, "a slot has either `gguf` or `base_url`, not both"));
         }
-        if let (Some(file), Some(_)) = (&slot.api_key_file, &slot.api_key) {
-            return Err(self.refuse(file, "a slot has either `api_key` or `api_key_file`, not both"));
-        }
-        let written = slot.api_key.take();
-        let api_key = match self.optional(written.as_ref())? {
-            Some(key) => Some(key),
-            None => slot.api_key_file.as_ref().map(|path| self.key_in(path)).transpose()?,
-        };
-        let setting = written.as_ref().or(slot.api_key_file.as_ref());
-        let path = self.file.origin.path();
-        let source = setting.map(|setting| format!("{}:{}", path.display(), setting.defined.line()));
+        let (api_key, certificates) = (self.api_key(&mut slot)?, self.certificates(&slot)?);
         let base_url = slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten();
         let (id, gguf) = (self.optional(slot.id.as_ref())?, self.optional(slot.gguf.as_ref())?);
         self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature must be from 0 to 2")?;
@@ -415,10 +430,10 @@ impl Reader<'_> {
         self.check(slot.retries.as_ref(), |n| *n <= 20, "retries must be at most 20")?;
         Ok(SlotLayer {
             base_url,
-            api_key: api_key
-                .filter(|key| !key.is_empty())
-                .zip(source)
-                .map(|(key, source)| SlotKey { secret: key.into(), source }),
+            api_key,
+            ca_file: certificates.ca_file,
+            client_cert_file: certificates.client_cert_file,
+            client_key_file: certificates.client_key_file,
             id,
             gguf: gguf.map(|path| self.path(&path)),
             wire: slot.wire,
@@ -456,13 +471,6 @@ impl Reader<'_> {
         value.filter(|value| !is_valid(&value.value)).map_or(Ok(()), |value| Err(self.refuse(value, rule)))
     }
 
-    fn key_in(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
-        let path = self.path(&self.text(value)?);
-        let key = fs::read_to_string(&path)
-            .map_err(|error| self.refuse(value, format!("could not read the key from {}: {error}", path.display())))?;
-        Ok(key.trim().to_owned())
-    }
-
     /// Reads the names of the models that answer in place of a slot's model.
     fn fallback(&self, names: &[Spanned<String>]) -> Result<Vec<String>, ConfigError> {
         let name = |name: &Spanned<String>| match self.optional(Some(name))? {
@@ -483,7 +491,7 @@ fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
 fn check_url(text: &str) -> Result<String, &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url must start with http:// or https://"),
-        Ok(url) if url.query().is_some() || url.fragment().is_some() => Err("base_url must not contain `?` or `#`"),
+        Ok(url) if url.fragment().is_some() => Err("base_url must not contain `#`"),
         Ok(_) => Ok(text.trim_end_matches('/').to_owned()),
         Err(_) => Err("base_url is not a URL such as http://127.0.0.1:8080/v1"),
     }

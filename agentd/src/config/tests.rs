@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use agentd_core::model::Slot;
-use agentd_models::{Fallback, Wire};
+use agentd_models::{Certificates, Fallback, Wire};
 use secrecy::ExposeSecret;
 
 use crate::config::{yaml::BoundedInt, *};
@@ -247,6 +247,106 @@ fn api_key_can_be_read_from_a_file() {
     assert_eq!(model_at(&config, Slot::Base), "http://x|from-file|");
     assert_eq!(config.secrets().collect::<Vec<_>>(), ["from-file"]);
     assert!(!format!("{config:?}").contains("from-file"));
+}
+
+/// Returns the path of a test certificate.
+fn certificate(name: &str) -> String {
+    format!("{}/../tests/suite/e2e/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn account_settings_are_checked_and_errors_name_the_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let [empty, two_lines] = ["empty", "two"].map(|name| folder.path().join(name).display().to_string());
+    std::fs::write(&empty, "").unwrap();
+    std::fs::write(&two_lines, "hunter2\nhunter2\n").unwrap();
+    let (ca, client, key, server_key, other) = (
+        certificate("ca.pem"),
+        certificate("client.pem"),
+        certificate("client.key"),
+        certificate("server.key"),
+        certificate("stranger.pem"),
+    );
+    let resolved = |settings: &str| {
+        let text = format!("base:\n  base_url: http://x\n  {settings}\n");
+        resolve(&sources(&[(Subject::Models, &text)], &[("PASS", "hunter2"), ("EMPTY", "")]))
+    };
+    for valid in [
+        format!("ca_file: {ca}"),
+        format!("client_cert_file: {other}"),
+        format!("client_cert_file: {client}\n  client_key_file: {key}"),
+        format!("api_key_file: {empty}"),
+        "ca_file: ${EMPTY:-}".to_owned(),
+        "api_key_command: pass show ${PASS}\n  timeouts: {key_command: 1m}".to_owned(),
+    ] {
+        let config = resolved(&valid).unwrap_or_else(|error| panic!("{valid}: {error}"));
+        assert!(!format!("{config:?}").contains("hunter2"), "{valid}");
+    }
+    const ONE: &str = "only one of `api_key`, `api_key_file` and `api_key_command`";
+    let refused = |settings: &str, parts: &[&str]| {
+        let error = resolved(settings).unwrap_err().to_string();
+        for part in parts {
+            assert!(error.contains(part), "{part:?} is missing in {error}");
+        }
+        assert!(!error.contains("hunter2"), "{error}");
+    };
+    refused("api_key: hunter2\n  api_key_command: echo hunter2", &["models.yaml:4", ONE]);
+    refused(&format!("api_key_file: {empty}\n  api_key: hunter2"), &["models.yaml", ONE]);
+    refused("api_key_file: none\n  api_key_command: echo hunter2", &["models.yaml:4", ONE]);
+    refused(&format!("api_key_file: {two_lines}"), &["models.yaml:3", "more than one line", &two_lines]);
+    refused("api_key_file: /dev/zero", &["models.yaml:3", "/dev/zero", "regular file"]);
+    refused("api_key_comand: echo hunter2", &["did you mean `api_key_command`?"]);
+    refused("ca_file: none.pem", &["models.yaml:3", "/conf/none.pem", "No such file"]);
+    refused(&format!("ca_file: {key}"), &["models.yaml:3", "client.key is not a PEM file of certificates", "none"]);
+    refused("ca_file: /dev/zero", &["regular file"]);
+    refused(&format!("client_cert_file: {client}"), &["client.pem does not have a PEM certificate", "not found"]);
+    refused(&format!("client_key_file: {key}"), &["models.yaml:3", "`client_cert_file`, which is not set"]);
+    let mismatch = format!("client_cert_file: {client}\n  client_key_file: {server_key}");
+    refused(
+        &mismatch,
+        &["models.yaml:3", "client.pem does not have a PEM certificate", "an unencrypted key in", "server.key"],
+    );
+    refused("timeouts: {key_comand: 1s}", &["did you mean `key_command`?"]);
+}
+
+#[test]
+fn accounts_are_shared_with_the_server_and_dropped_with_its_address() {
+    let (ca, other) = (certificate("ca.pem"), certificate("stranger.pem"));
+    let text = format!(
+        "base: {{base_url: 'http://file', api_key_command: echo k, api_key_header: x-key, ca_file: '{ca}', \
+         client_cert_file: '{other}', timeouts: {{key_command: 5s}}}}\ncode: {{id: coder}}\n\
+         chat: {{base_url: 'http://chat', id: c}}\nothers: {{spare: {{base_url: 'http://s', api_key_command: echo s}}}}\n\
+         reasoning: {{id: r, fallback: [spare]}}\n"
+    );
+    let account = |env: &[(&str, &str)], slot: Slot| {
+        let config = config(&[(Subject::Models, &text)], env);
+        let Some((_, ModelLocation::Server(model))) = config.models.into_iter().find(|(other, _)| *other == slot)
+        else {
+            panic!("{slot} has no server")
+        };
+        (*model, config.origins)
+    };
+    let (base, _) = account(&[], Slot::Base);
+    let (code, origins) = account(&[], Slot::Code);
+    for model in [&base, &code] {
+        assert_eq!(model.key_timeout_ms, 5_000);
+        assert_eq!(model.api_key_header.as_deref(), Some("x-key"));
+        assert!(model.api_key.is_none() && model.renewable_key.is_some());
+        let Certificates { ca_file, client_cert_file, client_key_file } = &model.certificates;
+        assert_eq!((ca_file, client_cert_file), (&Some(ca.clone().into()), &Some(other.clone().into())));
+        assert_eq!(*client_key_file, None);
+    }
+    assert!(origins.keys.contains_key("models.base.api_key") && origins.keys.contains_key("models.base.ca_file"));
+    for (env, slot) in [(("A", "b"), Slot::Chat), (("MODEL_BASIC_BASE_URL", "http://other"), Slot::Base)] {
+        let (model, _) = account(&[env], slot);
+        assert!(model.renewable_key.is_none() && model.certificates == Certificates::default(), "{slot}");
+    }
+    let (base, _) = account(&[("MODEL_BASIC_API_KEY", "k")], Slot::Base);
+    assert!(base.api_key.is_some() && base.renewable_key.is_none());
+    let config = config(&[(Subject::Models, &text)], &[]);
+    let keys: Vec<_> = config.renewable_keys().collect();
+    assert_eq!(keys.len(), 4, "of base, code, reasoning, and the fallback");
+    assert!(Arc::ptr_eq(keys[0], keys[1]) || Arc::ptr_eq(keys[0], keys[2]), "one key for one server");
 }
 
 #[test]

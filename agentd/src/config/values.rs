@@ -112,8 +112,8 @@ fn paths(key: &str) -> (Subject, Vec<String>) {
     match group {
         "models" => {
             let (slot, field) = rest.split_once('.').unwrap_or((rest, ""));
-            let other = if field == "api_key" { format!("{rest}_file") } else { format!("{slot}.timeouts.{field}") };
-            (Subject::Models, vec![rest.to_owned(), other])
+            let others = [format!("{rest}_file"), format!("{rest}_command"), format!("{slot}.timeouts.{field}")];
+            (Subject::Models, [rest.to_owned()].into_iter().chain(others).collect())
         }
         "tools" if rest.contains('.') => (Subject::Tools, section_paths()),
         "skills" if rest.contains('.') => (Subject::Skills, section_paths()),

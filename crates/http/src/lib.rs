@@ -1,4 +1,10 @@
 //! HTTP clients for all crates, with the system's certificates or built-in ones as a fallback.
+//!
+//! - `certificates`: own authorities and client certificates, and failures because of certificates.
+
+mod certificates;
+
+pub use certificates::{CertificateProblem, Certificates, certificate_problem};
 
 use agentd_core::route::Routes;
 use reqwest::{Certificate, Client, ClientBuilder, Proxy};

@@ -341,6 +341,7 @@ impl Inner {
         recording: &mut Recording,
     ) -> Result<(Response, Deadline, Box<dyn AnswerReader>), Failure> {
         let ModelFacts { config, target, .. } = &self.facts;
+        target.read_key().await?;
         let needs_facts = config.needs_id() || self.facts.lacks_abilities();
         if needs_facts {
             self.facts.look_up().await;
@@ -351,13 +352,13 @@ impl Inner {
         let (wire, model) = (config.wire.as_str(), request_plan.info.id.as_str());
         let sent = SentRequest { wire, model, url: "", headers: &[], attempt, body: &body };
         *recording = Recording::begin(&request.tap, target, &path, &sent);
-        let posted = pin!(target.post(&path, body, &deadline, recording));
+        let posted = pin!(target.post(&path, body, deadline, recording));
         let lookup = pin!(async {
             if !needs_facts {
                 self.facts.look_up().await
             }
         });
-        let response = match select(posted, lookup).await {
+        let (response, deadline) = match select(posted, lookup).await {
             Either::Left((response, _)) => response,
             Either::Right(((), posted)) => posted.await,
         }?;

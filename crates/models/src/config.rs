@@ -1,16 +1,19 @@
 //! Configuration of one model.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use agentd_core::{
     model::{ModelRequest, Slot},
     route,
     usage::Prices,
 };
+use agentd_http::Certificates;
 use reqwest::Url;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::key::RenewableKey;
 
 /// Assumed window of a local model whose size is unknown, in tokens.
 pub(crate) const LOCAL_WINDOW: u64 = 32_768;
@@ -79,6 +82,10 @@ pub struct ModelConfig {
     pub base_url: String,
     /// API key for the server.
     pub api_key: Option<SecretString>,
+    /// Source of the API key, if the key can be read again. It takes precedence over `api_key`.
+    pub renewable_key: Option<Arc<RenewableKey>>,
+    /// Header with the API key. With `None`, the header that the wire or Azure's classic API prescribes.
+    pub api_key_header: Option<String>,
     /// Description of the place where the API key is set, for the hint of a refused key.
     pub key_source: Option<String>,
     /// ID of the model on the server. If empty, the first model that the server lists is used.
@@ -107,6 +114,10 @@ pub struct ModelConfig {
     pub cache_reasons: Option<bool>,
     /// Token prices of the model.
     pub prices: Option<Prices>,
+    /// Own authorities and client certificate for the connections to the server.
+    pub certificates: Certificates,
+    /// Time limit for reading a renewable key, in milliseconds.
+    pub key_timeout_ms: u64,
     /// Time limit for connecting, in milliseconds.
     pub connect_timeout_ms: u64,
     /// Time limit for the first byte of an answer, counted from the request, in milliseconds.
@@ -149,6 +160,7 @@ impl ModelConfig {
         Self {
             wire,
             base_url,
+            key_timeout_ms: 30_000,
             connect_timeout_ms: 10_000,
             first_byte_timeout_ms: FIRST_BYTE_TIMEOUTS_MS[usize::from(is_local)],
             idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { 60_000 },
@@ -246,6 +258,9 @@ pub enum ModelConfigError {
         /// Reason why the header is invalid.
         reason: &'static str,
     },
+    /// A file with certificates is invalid. The message names it.
+    #[error("{0}")]
+    Certificates(String),
     /// The HTTP client could not be created.
     #[error("could not set up the HTTP client")]
     Client(#[source] reqwest::Error),

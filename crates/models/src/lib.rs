@@ -2,7 +2,8 @@
 //!
 //! In the order of a call:
 //!
-//! - [`config`]: settings of one model in `models.yaml`; [`router`]: the models of the slots.
+//! - [`config`]: settings of one model in `models.yaml`; `key`: API keys that are read again; [`router`]: the models of
+//!   the slots.
 //! - `call`: one call from the request to its end. It sends, retries, reads, and converts the output of a dialect's
 //!   reader into chunks. Robustness is implemented here once, for all dialects.
 //! - `wire`: requests and answers of each dialect.
@@ -18,10 +19,12 @@ mod call;
 pub mod config;
 mod facts;
 mod http;
+mod key;
 pub mod router;
 mod wire;
 
-pub use agentd_http::init_crypto;
+pub use agentd_http::{Certificates, init_crypto};
 pub use config::{ChatTemplate, Effort, Fallback, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
 pub use facts::{catalogue::default_models, records::ModelRecords};
+pub use key::RenewableKey;
 pub use router::{ModelRouter, SlotError, connect};

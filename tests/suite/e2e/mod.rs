@@ -42,6 +42,8 @@
 //! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model received.
 //! - [`agents`]: their selection, handing over of a session, and delegation. [`subagents`]: sessions that do parts of
 //!   the work.
+//! - [`accounts`]: versions in addresses, keys that expire, client certificates. [`adding_models`]: accounts added by a
+//!   command.
 //! - [`providers`]: servers whose own data must be sent back to them, but not to other servers. [`wires`]: servers that
 //!   accept thinking only after the same messages, or encrypt it.
 //! - [`mentions`]: tools, skills and agents mentioned in an input. [`skills`]: loaded on demand, checked, installed.
@@ -63,6 +65,7 @@
 //!
 //! This module imports what nearly every file needs. The files import it with `use super::*`.
 
+mod accounts;
 mod acp;
 mod added_folders;
 mod adding_models;

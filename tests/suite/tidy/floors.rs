@@ -44,7 +44,7 @@ const AGENTCTL: Floors = &[
 ];
 
 const AGENTD: Floors = &[
-    &["code", "embedded", "environment", "health", "model_test", "redact"],
+    &["code", "embedded", "environment", "health", "model_keys", "model_test", "redact"],
     &["config", "replay"],
     &["documents", "failure", "retention", "toolbox"],
     &["archives", "footprint", "lock", "logging", "models", "paths", "service"],
@@ -113,7 +113,8 @@ const INDEX: Floors = &[
     &["library"],
 ];
 
-const MODELS: Floors = &[&["config", "lib"], &["http"], &["answer", "facts"], &["wire"], &["call"], &["router"]];
+const MODELS: Floors =
+    &[&["key"], &["config", "lib"], &["http"], &["answer", "facts"], &["wire"], &["call"], &["router"]];
 
 const POLICY: Floors =
     &[&["file", "lib", "opinion"], &["command", "rules"], &["checker"], &["grants"], &["judge"], &["grant_check"]];

@@ -9,8 +9,8 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_690, 303_300),
-    ("agentd", 10_580, 112_500),
+    ("agentctl", 27_730, 303_700),
+    ("agentd", 10_580, 114_000),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),
     ("crates/code", 3_220, 33_550),
@@ -20,12 +20,12 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("crates/engine", 17_640, 195_850),
     ("crates/exchange", 860, 8_750),
     ("crates/extensions", 4_650, 52_250),
-    ("crates/http", 28, 285),
+    ("crates/http", 114, 1_310),
     ("crates/index", 12_300, 144_300),
     ("crates/local", 2_320, 27_800),
     ("crates/lsp", 2_600, 27_650),
     ("crates/mcp", 5_700, 58_550),
-    ("crates/models", 7_740, 82_000),
+    ("crates/models", 7_900, 83_600),
     ("crates/ocr", 690, 8_300),
     ("crates/policy", 4_640, 53_250),
     ("crates/replay", 1_330, 13_800),

@@ -124,6 +124,18 @@ pub struct Counts {
     pub dropped: usize,
 }
 
+/// Headers of a request, by lowercase name.
+pub type RequestHeaders = BTreeMap<String, String>;
+
+/// Check of a request's path with its query, and of its headers. Returns the status and the reason of a refusal.
+struct Gate(Box<dyn Fn(&str, &RequestHeaders) -> Result<(), (u16, String)> + Send + Sync>);
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
 /// A running server, which stops when dropped.
 #[derive(Debug)]
 pub struct ModelServer {
@@ -138,6 +150,7 @@ struct Shared {
     requests: Mutex<Vec<Recorded>>,
     documents: Mutex<Documents>,
     strict: Mutex<Option<StrictServer>>,
+    gate: Mutex<Option<Gate>>,
     counts: watch::Sender<Counts>,
     /// True if requests that break the providers' rules are accepted.
     lenient: AtomicBool,
@@ -180,6 +193,7 @@ impl ModelServer {
             requests: Mutex::default(),
             documents: Mutex::default(),
             strict: Mutex::default(),
+            gate: Mutex::default(),
             counts: watch::Sender::default(),
             lenient: AtomicBool::new(false),
             unread: AtomicBool::new(false),
@@ -272,6 +286,15 @@ impl ModelServer {
             self.serves("/v1/models", models);
         }
         *locked(&self.shared.strict) = Some(StrictServer::new(provider));
+        self
+    }
+
+    /// Checks the path, the query and the headers of all requests, including those for documents, before anything else.
+    pub fn guarded_by(
+        &self,
+        check: impl Fn(&str, &RequestHeaders) -> Result<(), (u16, String)> + Send + Sync + 'static,
+    ) -> &Self {
+        *locked(&self.shared.gate) = Some(Gate(Box::new(check)));
         self
     }
 
@@ -370,6 +393,16 @@ impl Shared {
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
+    let headers = || -> RequestHeaders {
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect()
+    };
+    let target = head.uri.path_and_query().map_or(path.as_str(), |target| target.as_str());
+    let passed = locked(&shared.gate).as_ref().map_or(Ok(()), |Gate(check)| check(target, &headers()));
+    if let Err((status, reason)) = passed {
+        let error = json!({"error": {"message": reason}}).to_string();
+        return respond(StatusCode::from_u16(status).unwrap_or_default(), "application/json", Body::from(error));
+    }
     let document = locked(&shared.documents).ask(&path);
     match document {
         Some(DocumentReply::Content(document)) => {
@@ -391,11 +424,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     if shared.unread.load(Ordering::Relaxed) {
         return answer_unread(&shared, path).await;
     }
-    let headers = head
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-        .collect();
+    let headers = headers();
     let checked = !shared.lenient.load(Ordering::Relaxed);
     let refusal = if checked { shared.refusal(&path, &headers, &body) } else { None };
     let recorded = {

@@ -38,8 +38,10 @@ const MAX_KEY: u64 = 16 * 1024;
   agentctl models add ollama --id qwen3 --slot code
   agentctl models add --base-url http://10.0.0.5:8000/v1
   pass show openai | agentctl models add openai --key-stdin --id gpt-5
+  agentctl models add openai --key-command 'pass show openai'
 
-Providers: anthropic, openai, gemini, deepseek, mistral, openrouter, groq; servers: ollama, llama.cpp, lm-studio, vllm.
+Providers: anthropic, openai, gemini, deepseek, mistral, openrouter, groq, xai, moonshot, zai, dashscope, cerebras, \
+github; servers: ollama, llama.cpp, lm-studio, vllm.
 
 The key is stored in keys/ beside models.yaml, in a file that only you can read. The daemon loads the new \
 configuration at once, and the model is tested. If the server has to list its models and cannot, nothing is changed.")]
@@ -62,6 +64,9 @@ pub(crate) struct AddArgs {
     /// Read the key from standard input
     #[arg(long)]
     key_stdin: bool,
+    /// Shell command that prints the key, run by the daemon when it needs one
+    #[arg(long, value_name = "COMMAND", conflicts_with = "key_stdin")]
+    key_command: Option<String>,
     /// Replace the slot in models.yaml
     #[arg(long)]
     replace: bool,
@@ -87,16 +92,19 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
             anyhow::bail!(Failure::usage(format!("{} already sets {}", own.path.display(), args.slot)).hint(hint));
         }
     }
-    let Some(key) = key(chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
+    let key = if args.key_command.is_some() { Some(String::new()) } else { key(chosen, args.key_stdin, present)? };
+    let Some(key) = key else { return Ok(Exit::Cancelled) };
     let daemon = daemon::connect(global).await?;
     let key = (!key.is_empty()).then_some(key);
     // Most servers at other URLs only support chat completions.
     let wire = chosen.wire.filter(|wire| args.base_url.is_none() || *wire != RESPONSES);
+    let unlisted = chosen.model.filter(|_| !chosen.lists && args.base_url.is_none());
     let mut entry = SlotEntry {
         base_url: args.base_url.clone().unwrap_or_else(|| chosen.base_url.to_owned()),
         wire: args.wire.clone().or(wire.map(str::to_owned)),
         key_file: key.as_ref().map(|_| format!("keys/{}.key", args.slot)),
-        id: args.id.clone(),
+        key_command: args.key_command.clone(),
+        id: args.id.clone().or(unlisted.map(str::to_owned)),
         echoes: chosen.echoes,
     };
     let added = apply_and_check(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
@@ -143,7 +151,7 @@ async fn apply_and_check(
     }
     if entry.id.is_none() {
         let listed = daemon.client.listed_models(args.slot).await.inspect_err(|_| {
-            if key.is_some() {
+            if key.is_some() || entry.key_command.is_some() {
                 note("check the key; with --id MODEL the list is not requested");
             }
         })?;
@@ -320,6 +328,8 @@ pub(super) struct Provider {
     pub(super) variable: Option<&'static str>,
     /// True if the models require their reasoning to be sent back.
     echoes: bool,
+    /// False if the server does not list its models. The suggested model is then used.
+    lists: bool,
     /// Suggested model, if the server lists it.
     pub(super) model: Option<&'static str>,
 }
@@ -333,7 +343,7 @@ impl Provider {
         key: &'static str,
         model: &'static str,
     ) -> Self {
-        Self { name, title, base_url, wire: None, variable: Some(key), echoes: false, model: Some(model) }
+        Self { name, title, base_url, wire: None, variable: Some(key), echoes: false, lists: true, model: Some(model) }
     }
 
     const fn local(server: LocalServer) -> Self {
@@ -345,7 +355,7 @@ impl Provider {
 const CUSTOM: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
 
 /// All known providers. Other servers are given by their URL.
-const PROVIDERS: [Provider; 11] = [
+const PROVIDERS: [Provider; 17] = [
     Provider {
         wire: Some("anthropic"),
         ..Provider::new("anthropic", "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5")
@@ -362,6 +372,18 @@ const PROVIDERS: [Provider; 11] = [
     Provider::new("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest"),
     Provider::new("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "qwen/qwen3-coder"),
     Provider::new("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b"),
+    Provider::new("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", "grok-4.7"),
+    Provider {
+        echoes: true,
+        ..Provider::new("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "kimi-k3")
+    },
+    Provider::new("zai", "Z.ai (GLM)", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "glm-5.3"),
+    Provider::new("dashscope", "DashScope (Qwen)", DASHSCOPE, "DASHSCOPE_API_KEY", "qwen3.8-max"),
+    Provider::new("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "gpt-oss-120b"),
+    Provider {
+        lists: false,
+        ..Provider::new("github", "GitHub Models", "https://models.github.ai/inference", "GITHUB_TOKEN", "openai/gpt-5")
+    },
     Provider::local(LOCAL_SERVERS[0]),
     Provider::local(LOCAL_SERVERS[1]),
     Provider::local(LOCAL_SERVERS[2]),
@@ -370,6 +392,9 @@ const PROVIDERS: [Provider; 11] = [
 
 /// Base URL of Gemini for chat completions.
 const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta/openai";
+
+/// Base URL of DashScope for chat completions, outside of mainland China.
+const DASHSCOPE: &str = "https://dashscope-intl.aliyuncs.com/compatible-mode/v1";
 
 /// Finds a provider by name, ignoring case and punctuation.
 pub(super) fn named(name: &str) -> Option<&'static Provider> {
@@ -384,6 +409,7 @@ struct SlotEntry {
     base_url: String,
     wire: Option<String>,
     key_file: Option<String>,
+    key_command: Option<String>,
     id: Option<String>,
     echoes: bool,
 }
@@ -394,7 +420,12 @@ impl SlotEntry {
         // variable.
         let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
         let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
-        let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
+        let settings = [
+            ("wire", &self.wire),
+            ("api_key_file", &self.key_file),
+            ("api_key_command", &self.key_command),
+            ("id", &self.id),
+        ];
         let line = |(name, value): (&str, &Option<String>)| Some(format!("  {name}: {}\n", quoted(value.as_deref()?)));
         yaml.extend(settings.into_iter().filter_map(line));
         if self.echoes {
@@ -448,6 +479,9 @@ mod tests {
         }
         assert_eq!(named("nobody"), None);
         assert!(PROVIDERS.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
+        for name in ["OpenRouter", "xAI", "Moonshot", "Z.ai", "DashScope", "Cerebras", "GitHub"] {
+            assert!(named(name).unwrap().base_url.starts_with("https://"), "{name}");
+        }
     }
 
     fn entry() -> SlotEntry {
@@ -488,6 +522,11 @@ mod tests {
         assert_eq!(with("", Slot::Code, &entry), expected);
         let entry = SlotEntry { id: Some("${OPENAI_API_KEY}".to_owned()), ..entry };
         assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""), "the value contains no variable");
+        let entry = SlotEntry { key_file: None, key_command: Some("pass ${WHICH}".to_owned()), ..entry };
+        assert!(
+            with("", Slot::Base, &entry).contains("  api_key_command: \"pass $${WHICH}\"\n"),
+            "the shell expands it"
+        );
     }
 
     proptest! {

@@ -83,6 +83,7 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
 /// Queries a server's facts about a model. With `sight`, also queries additional documents that may report support for
 /// pictures. Returns `None` if the server could not be reached.
 pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
+    target.read_key().await.ok()?;
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
         let text = target.get(&target.root_path("/props"), &deadline).await.ok()?;
@@ -148,6 +149,7 @@ async fn query_other_documents(
 /// # Errors
 /// Fails if the server lists no models or could not be reached.
 pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
+    target.read_key().await?;
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
         target.get(&target.root_path("/props"), &deadline).await?;

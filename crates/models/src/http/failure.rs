@@ -11,6 +11,7 @@ use agentd_core::{
     Timestamp,
     error::{ErrorKind, ModelError},
 };
+use agentd_http::{CertificateProblem, certificate_problem};
 use reqwest::{
     StatusCode,
     header::{HeaderMap, LOCATION},
@@ -111,6 +112,9 @@ impl Failure {
         // The URL may contain a password or a key. The text of `target` does not.
         let error = error.without_url();
         let cause = excerpt(target, &innermost_cause(&error));
+        if let Some(problem) = certificate_problem(&error) {
+            return Self::certificate(target, problem, &cause).caused_by(error);
+        }
         if error.is_connect() && error.is_timeout() {
             let message = format!("connecting to the model at {target} {} took too long", target.route());
             return Self::new(ErrorKind::Timeout, message)
@@ -128,6 +132,29 @@ impl Failure {
         let note = target.proxy_note();
         Self::cut(format!("the model at {target} closed the connection without an answer: {cause}{note}"))
             .caused_by(error)
+    }
+
+    /// Returns a failure for a connection whose certificates were not accepted. A retry cannot help.
+    fn certificate(target: &Target, problem: CertificateProblem, cause: &str) -> Self {
+        let (ca, cert) = (&target.certificates.ca_file, &target.certificates.client_cert_file);
+        let (kind, setting, file, problem) = match problem {
+            CertificateProblem::Server => {
+                (ErrorKind::Unreachable, "ca_file", ca, "has a certificate that is not accepted")
+            }
+            CertificateProblem::Client => {
+                (ErrorKind::Auth, "client_cert_file", cert, "requires a client certificate that it accepts")
+            }
+        };
+        let file = file.as_ref().map_or("not set".to_owned(), |file| file.display().to_string());
+        let message = format!("the model at {target} {problem} ({}): {cause}", target.route());
+        let hint = format!("check {setting} of this model ({file}), its base_url, and the clock of this machine");
+        Self::new(kind, message).with_retry(RetryCondition::Never).hint(&hint)
+    }
+
+    /// Returns a failure for a key that could not be read from its source.
+    pub(crate) fn no_key(target: &Target, reason: &str) -> Self {
+        let message = format!("could not get the key for the model at {target}: {reason}");
+        Self::new(ErrorKind::Auth, message).hint(&target.key_hint())
     }
 
     /// Returns a failure for an answer with an error status.

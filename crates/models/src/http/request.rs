@@ -10,9 +10,10 @@ use agentd_core::{
     usage::Usage,
 };
 use reqwest::{
-    Body, RequestBuilder, Response,
+    Body, RequestBuilder, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap},
 };
+use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::{
@@ -30,33 +31,32 @@ const MAX_DOCUMENT: usize = 4 << 20;
 pub(crate) type Document = Result<Option<Vec<u8>>, Failure>;
 
 impl Target {
-    /// Posts a JSON body. Returns the answer once its headers have arrived with a success status.
+    /// Posts a JSON body. Returns the answer once its headers have arrived with a success status, and the deadline,
+    /// which is later if a key was read meanwhile.
     pub(crate) async fn post(
         &self,
         path: &str,
         body: String,
-        deadline: &Deadline,
+        mut deadline: Deadline,
         recording: &mut Recording,
-    ) -> Result<Response, Failure> {
-        let request = self
-            .client
-            .post(self.at(path))
-            .headers(self.headers_of_call())
+    ) -> Result<(Response, Deadline), Failure> {
+        let request = |body: String| {
             // This kind of body is freed once it is sent. A byte body would be kept for a possible resend until the
             // answer starts, which may take a while.
-            .body(Body::wrap(body));
-        let response =
-            self.within(deadline, request.send()).await?.map_err(|error| Failure::from_send_error(self, error))?;
+            self.client.post(self.at(path)).headers(self.headers_of_call()).body(Body::wrap(body))
+        };
+        let again = self.renewable_key.is_some().then(|| request(body.clone()));
+        let response = self.send(request(body), again, &mut deadline).await?;
         recording.head(&response);
         let status = response.status();
         if let Some(id) = failure::request_id(response.headers()) {
             tracing::debug!(request = id, %status, "request id assigned by the model at {self}");
         }
         if status.is_success() {
-            return Ok(response);
+            return Ok((response, deadline));
         }
         let headers = response.headers().clone();
-        let body = capped_body(response, deadline, self, MAX_ERROR_BODY).await;
+        let body = capped_body(response, &deadline, self, MAX_ERROR_BODY).await;
         recording.bytes(&body);
         Err(Failure::status(self, status, &headers, &body))
     }
@@ -73,8 +73,8 @@ impl Target {
 
     async fn document(&self, request: RequestBuilder, deadline: &Deadline) -> Document {
         let request = request.headers(self.headers.clone()).header(ACCEPT, "application/json");
-        let response =
-            self.within(deadline, request.send()).await?.map_err(|error| Failure::from_send_error(self, error))?;
+        let (again, mut deadline) = (request.try_clone(), *deadline);
+        let response = self.send(request, again, &mut deadline).await?;
         let status = response.status();
         if status.is_server_error() {
             let note = self.proxy_note();
@@ -84,7 +84,43 @@ impl Target {
         if !status.is_success() {
             return Ok(None);
         }
-        Ok(Some(capped_body(response, deadline, self, MAX_DOCUMENT).await))
+        Ok(Some(capped_body(response, &deadline, self, MAX_DOCUMENT).await))
+    }
+
+    /// Reads the key if none was read before. Called before a deadline begins.
+    pub(crate) async fn read_key(&self) -> Result<Option<SecretString>, Failure> {
+        let Some(key) = &self.renewable_key else { return Ok(None) };
+        let read = key.get(None, self.deadlines.key).await;
+        read.map(Some).map_err(|reason| Failure::no_key(self, &reason))
+    }
+
+    /// Sends a request. If the server refuses a renewable key, reads the key again and sends `again` with the new one,
+    /// once. The deadline is extended by the time for reading.
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        again: Option<RequestBuilder>,
+        deadline: &mut Deadline,
+    ) -> Result<Response, Failure> {
+        let began = Instant::now();
+        let (Some(source), Some(key)) = (&self.renewable_key, self.read_key().await?) else {
+            return self.send_once(request, deadline).await;
+        };
+        deadline.at += began.elapsed();
+        let response = self.send_once(self.with_key(request, &key), deadline).await?;
+        let (StatusCode::UNAUTHORIZED, Some(again)) = (response.status(), again) else { return Ok(response) };
+        let began = Instant::now();
+        let renewed = source.get(Some(&key), self.deadlines.key).await;
+        let renewed = renewed.map_err(|reason| Failure::no_key(self, &reason))?;
+        deadline.at += began.elapsed();
+        if renewed.expose_secret() == key.expose_secret() {
+            return Ok(response);
+        }
+        self.send_once(self.with_key(again, &renewed), deadline).await
+    }
+
+    async fn send_once(&self, request: RequestBuilder, deadline: &Deadline) -> Result<Response, Failure> {
+        self.within(deadline, request.send()).await?.map_err(|error| Failure::from_send_error(self, error))
     }
 
     /// Runs a future until the deadline. A process that was suspended notices a missed deadline late, while data that

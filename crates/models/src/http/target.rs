@@ -1,18 +1,22 @@
 //! URL of a model, the client that connects to it, and the deadlines of a call. The connect timeout is part of the
 //! client.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use agentd_core::route::{self, Routes};
+use agentd_http::Certificates;
 use reqwest::{
-    Client, Url,
+    Client, RequestBuilder, Url,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
-use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
+use crate::{
+    config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire},
+    key::RenewableKey,
+};
 
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
@@ -20,25 +24,31 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 #[derive(Default)]
 pub(crate) struct Clients {
     routes: Routes,
-    clients: HashMap<(Duration, bool), Client>,
+    clients: HashMap<ConnectionSettings, Client>,
 }
+
+/// Connect timeout, whether connections use TLS, and their certificates.
+type ConnectionSettings = (Duration, bool, Certificates);
 
 impl Clients {
     pub(crate) fn new(routes: Routes) -> Self {
         Self { routes, clients: HashMap::new() }
     }
 
-    pub(crate) fn get(&mut self, url: &Url, connect_timeout: Duration) -> Result<Client, ModelConfigError> {
-        let tls = url.scheme() == "https";
-        if let Some(client) = self.clients.get(&(connect_timeout, tls)) {
+    pub(crate) fn get(&mut self, url: &Url, config: &ModelConfig) -> Result<Client, ModelConfigError> {
+        let (tls, connect_timeout) = (url.scheme() == "https", Duration::from_millis(config.connect_timeout_ms));
+        let settings = (connect_timeout, tls, config.certificates.clone());
+        if let Some(client) = self.clients.get(&settings) {
             return Ok(client.clone());
         }
+        let with_certificates = config.certificates.read().map_err(ModelConfigError::Certificates)?;
         let client = agentd_http::client(tls, Some(&self.routes), |builder| {
             // A redirect could silently drop the body or the key of a POST. The user must correct the URL instead.
-            builder.connect_timeout(connect_timeout).tcp_nodelay(true).redirect(redirect::Policy::none())
+            let builder = with_certificates(builder).redirect(redirect::Policy::none());
+            builder.connect_timeout(connect_timeout).tcp_nodelay(true)
         });
         let client = client.map_err(ModelConfigError::Client)?;
-        self.clients.insert((connect_timeout, tls), client.clone());
+        self.clients.insert(settings, client.clone());
         Ok(client)
     }
 }
@@ -52,6 +62,9 @@ pub(crate) struct Target {
     pub(super) headers: HeaderMap,
     secrets: Vec<SecretString>,
     key_source: Option<String>,
+    key_header: HeaderName,
+    pub(super) renewable_key: Option<Arc<RenewableKey>>,
+    pub(super) certificates: Certificates,
     pub(crate) deadlines: Deadlines,
 }
 
@@ -61,13 +74,17 @@ impl Target {
         let mut secrets: Vec<SecretString> = config.headers.values().cloned().collect();
         secrets.extend(config.api_key.clone());
         secrets.extend(base.password().map(SecretString::from));
+        let key_header = key_header(config, &base)?;
         Ok(Self {
             display_url: without_secrets(&base),
             routes: clients.routes.clone(),
-            client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
-            headers: headers(config)?,
+            client: clients.get(&base, config)?,
+            headers: headers(config, &key_header)?,
             secrets,
             key_source: config.key_source.clone(),
+            key_header,
+            renewable_key: config.renewable_key.clone(),
+            certificates: config.certificates.clone(),
             deadlines: Deadlines::new(config),
             base,
         })
@@ -95,6 +112,15 @@ impl Target {
         format!("check the api_key of this model: {source}")
     }
 
+    /// Adds a renewable key to a request. A header that the user has configured takes precedence.
+    pub(super) fn with_key(&self, request: RequestBuilder, key: &SecretString) -> RequestBuilder {
+        let is_sent = !key.expose_secret().is_empty() && !self.headers.contains_key(&self.key_header);
+        match key_value(&self.key_header, key).filter(|_| is_sent) {
+            Some(value) => request.header(&self.key_header, value),
+            None => request,
+        }
+    }
+
     pub(crate) fn host(&self) -> &str {
         self.base.host_str().unwrap_or_default()
     }
@@ -107,13 +133,19 @@ impl Target {
     /// Replaces secrets in text from a server.
     pub(crate) fn redact(&self, text: &str) -> String {
         // Replacing very short secrets would only make the text unreadable.
-        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| secret.len() >= 4);
+        let renewed = self.renewable_key.as_ref().map(|key| key.known()).unwrap_or_default();
+        let secrets = self.secrets.iter().chain(&renewed).map(ExposeSecret::expose_secret);
+        let secrets = secrets.filter(|secret| secret.len() >= 4);
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
     }
 
     /// Returns the URL and headers of a request to a path, without secrets in the URL.
     pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
-        (without_secrets(&self.at(path)), self.headers_of_call())
+        let mut headers = self.headers_of_call();
+        if self.renewable_key.is_some() {
+            headers.entry(&self.key_header).or_insert_with(|| sensitive(HeaderValue::from_static("key")));
+        }
+        (without_secrets(&self.at(path)), headers)
     }
 
     pub(super) fn headers_of_call(&self) -> HeaderMap {
@@ -133,9 +165,9 @@ impl Target {
         let mut url = self.base.clone();
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        if query.is_some() && url.query().is_none() {
-            url.set_query(query);
-        }
+        let queries = [self.base.query(), query].into_iter().flatten().filter(|query| !query.is_empty());
+        let query = queries.collect::<Vec<_>>().join("&");
+        url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
         url
     }
 
@@ -155,8 +187,8 @@ impl fmt::Display for Target {
 
 fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     let refuse = |reason: &str| {
-        // The part before an `@` may be a password.
-        let tail = base_url.rsplit('@').next().unwrap_or_default();
+        // The part before an `@` may be a password, and a query may contain a key.
+        let tail = base_url.split('?').next().unwrap_or_default().rsplit('@').next().unwrap_or_default();
         ModelConfigError::BaseUrl { base_url: tail.chars().take(200).collect(), reason: reason.to_owned() }
     };
     let mut url = Url::parse(base_url.trim()).map_err(|error| refuse(&error.to_string()))?;
@@ -188,31 +220,51 @@ fn without_secrets(base: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
+}
+
+fn invalid_header(name: &str, reason: &'static str) -> ModelConfigError {
+    ModelConfigError::Header { name: name.chars().take(80).collect(), reason }
+}
+
+fn header_name(name: &str) -> Result<HeaderName, ModelConfigError> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid_header(name, "its name contains invalid characters"))
+}
+
+/// Returns the header for the key. Azure's classic API, which is recognised by its version in the query, has its own
+/// header for keys.
+fn key_header(config: &ModelConfig, base: &Url) -> Result<HeaderName, ModelConfigError> {
+    match &config.api_key_header {
+        Some(name) => header_name(name),
+        None if config.wire == Wire::Anthropic => Ok(HeaderName::from_static("x-api-key")),
+        None if base.query_pairs().any(|(name, _)| name == "api-version") => Ok(HeaderName::from_static("api-key")),
+        None => Ok(AUTHORIZATION),
+    }
+}
+
+/// Returns the value of the key's header, or `None` if the key is invalid.
+fn key_value(header: &HeaderName, key: &SecretString) -> Option<HeaderValue> {
+    let key = key.expose_secret();
+    let text = if *header == AUTHORIZATION { format!("Bearer {key}") } else { key.to_owned() };
+    HeaderValue::from_str(&text).ok().map(sensitive)
+}
+
+fn headers(config: &ModelConfig, key_header: &HeaderName) -> Result<HeaderMap, ModelConfigError> {
     let mut headers = HeaderMap::new();
-    let invalid = |name: &str, reason| ModelConfigError::Header { name: name.chars().take(80).collect(), reason };
-    let value = |name: &str, text: &str| {
-        let value = HeaderValue::from_str(text);
-        let mut value = value.map_err(|_| invalid(name, "its value contains invalid characters"))?;
-        value.set_sensitive(true);
-        Ok(value)
-    };
+    let bad_value = |name: &str| invalid_header(name, "its value contains invalid characters");
     if config.wire == Wire::Anthropic {
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
     }
-    match (&config.api_key, config.wire) {
-        (Some(key), Wire::Anthropic) => {
-            headers.insert(HeaderName::from_static("x-api-key"), value("api_key", key.expose_secret())?);
-        }
-        (Some(key), _) => {
-            headers.insert(AUTHORIZATION, value("api_key", &format!("Bearer {}", key.expose_secret()))?);
-        }
-        (None, _) => {}
+    if let (Some(key), None) = (&config.api_key, &config.renewable_key)
+        && !key.expose_secret().is_empty()
+    {
+        headers.insert(key_header, key_value(key_header, key).ok_or_else(|| bad_value("api_key"))?);
     }
     for (name, text) in &config.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| invalid(name, "its name contains invalid characters"))?;
-        headers.insert(parsed, value(name, text.expose_secret())?);
+        let value = HeaderValue::from_str(text.expose_secret()).map_err(|_| bad_value(name))?;
+        headers.insert(header_name(name)?, sensitive(value));
     }
     Ok(headers)
 }
@@ -238,6 +290,8 @@ const LISTING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
+    /// Time limit for reading a renewable key, which is part of no other deadline.
+    pub(super) key: Duration,
     first_byte: Duration,
     idle: Duration,
 }
@@ -264,6 +318,7 @@ pub(super) enum MissedDeadline {
 impl Deadlines {
     pub(crate) fn new(config: &ModelConfig) -> Self {
         Self {
+            key: Duration::from_millis(config.key_timeout_ms),
             first_byte: Duration::from_millis(config.first_byte_timeout_ms),
             idle: Duration::from_millis(config.idle_timeout_ms),
         }
@@ -338,6 +393,36 @@ mod tests {
         check("http://h:1", "http://h:1/x", "http://h:1");
         check("https://h/v1/chat/completions", "https://h/v1/x", "https://h/v1");
         check("http://u:p@h/d?api-version=1#f", "http://u:p@h/d/x?api-version=1", "http://h/d");
+        check("http://h/d/chat/completions?api-version=1", "http://h/d/x?api-version=1", "http://h/d");
+        check("http://h/v1?", "http://h/v1/x", "http://h/v1");
+    }
+
+    #[test]
+    fn queries_of_base_and_path_are_joined() {
+        let at = |base: &str, path: &str| Target::for_tests(base, "").at(path).to_string();
+        assert_eq!(at("http://h/d?api-version=1", "/models?limit=2"), "http://h/d/models?api-version=1&limit=2");
+        assert_eq!(at("http://h/v1?a=1&b=%26", "/../props"), "http://h/props?a=1&b=%26");
+    }
+
+    #[test]
+    fn key_header_depends_on_wire_and_api_version() {
+        let sent = |wire, base: &str, header: Option<&str>| {
+            let mut config = ModelConfig::new(wire, base);
+            (config.api_key, config.api_key_header) = (Some("k".into()), header.map(str::to_owned));
+            let target = Target::new(&config, &mut Clients::default()).unwrap();
+            let (name, value) = target.headers.iter().find(|(_, value)| value.is_sensitive()).unwrap();
+            format!("{name}: {}", value.to_str().unwrap())
+        };
+        let azure = "http://h/openai/deployments/d?api-version=1";
+        assert_eq!(sent(Wire::OpenAi, "http://h/v1", None), "authorization: Bearer k");
+        assert_eq!(sent(Wire::Anthropic, "http://h", None), "x-api-key: k");
+        assert_eq!(sent(Wire::OpenAi, azure, None), "api-key: k");
+        assert_eq!(sent(Wire::OpenAi, azure, Some("Authorization")), "authorization: Bearer k");
+        assert_eq!(sent(Wire::Anthropic, "http://h", Some("Authorization")), "authorization: Bearer k");
+        assert_eq!(sent(Wire::OpenAi, "http://h/v1", Some("Ocp-Apim-Key")), "ocp-apim-key: k");
+        let mut config = ModelConfig::new(Wire::OpenAi, "http://h");
+        config.api_key_header = Some("two words".to_owned());
+        assert!(Target::new(&config, &mut Clients::default()).is_err());
     }
 
     #[test]
@@ -372,6 +457,7 @@ mod tests {
         check("localhost:8080", "neither http nor https");
         check("ftp://u:hunter2@h", "neither http nor https");
         check("unix:/run/x", "neither http nor https");
+        check("unix:/run/x?key=hunter2", "neither http nor https");
         check("http://", "host");
     }
 }
