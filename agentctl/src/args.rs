@@ -8,7 +8,7 @@ use agentd_core::error::ErrorKind;
 use clap::{
     Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::Error,
 };
-use clap_complete::engine::ArgValueCandidates;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use futures_util::future::BoxFuture;
 
 use crate::{acp, cmd, daemon, exit::Exit, failure::Failure, flags::Global, report, terminal::is_attended};
@@ -29,6 +29,7 @@ use crate::{acp, cmd, daemon, exit::Exit, failure::Failure, flags::Global, repor
   agentctl run 'What time is it?'            one question, one answer
   git diff | agentctl run 'Review this'      a pipe is appended to the prompt
   agentctl run 'Tidy up' --output json       for scripts
+  agentctl --host ssh://me@server            chat with the daemon of another machine
   agentctl doctor                            check the installation
 
 Without a command, agentctl opens the chat, with the options of `agentctl chat`. A message of one word goes after `--`. \
@@ -36,7 +37,7 @@ Most commands start the daemon if it is not running."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    global: Global,
+    pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -161,6 +162,9 @@ commands! {
     Reload(cmd::daemon::ReloadArgs) => local cmd::daemon::reload,
     /// Check the installation, with a hint for each problem
     Doctor(cmd::doctor::DoctorArgs) => local cmd::doctor::handle,
+    /// Connect standard input and output to the daemon, for clients of other machines
+    #[command(hide = true)]
+    DialStdio(cmd::dial::DialArgs) => local cmd::dial::handle,
     /// Print a completion script for a shell
     Completions(cmd::man::CompletionsArgs) => local completions,
     /// Print or write the manual pages
@@ -188,8 +192,8 @@ fn command_line(global: Global, args: Vec<String>) -> BoxFuture<'static, anyhow:
 }
 
 /// Commands without JSON output, which reject `--json`; `run` and `attach` have `--output` instead.
-const WITHOUT_JSON: [&str; 10] =
-    ["chat", "run", "attach", "answer", "stop", "completions", "man", "mcp serve", "acp", "service logs"];
+const WITHOUT_JSON: [&str; 11] =
+    ["chat", "run", "attach", "answer", "stop", "dial-stdio", "completions", "man", "mcp serve", "acp", "service logs"];
 
 /// Builds the clap command, with `--json` on every command that prints JSON and with completions for arguments.
 pub(crate) fn command() -> clap::Command {
@@ -216,9 +220,9 @@ fn begins_chat(command: &clap::Command, args: &[OsString]) -> bool {
     };
     let mut rest = args.iter().skip(1).map(|arg| arg.to_string_lossy());
     while let Some(arg) = rest.next() {
-        if arg == "--socket" {
+        if arg == "--socket" || arg == "--host" {
             rest.next();
-        } else if !arg.starts_with("--socket=") {
+        } else if !arg.starts_with("--socket=") && !arg.starts_with("--host=") {
             return arg == "--" || is_option(&arg) || arg.contains(char::is_whitespace);
         }
     }
@@ -247,6 +251,7 @@ fn with_completions(arg: Arg) -> Arg {
         "plugin" => cmd::man::plugins,
         "model" => cmd::man::models,
         "slot" => cmd::man::slots,
+        "project" | "folder" | "folders" => return arg.add(ArgValueCompleter::new(cmd::man::folders)),
         _ => return arg,
     };
     arg.add(ArgValueCandidates::new(offers))
@@ -383,13 +388,14 @@ mod tests {
     #[test]
     fn command_lines_without_a_command_are_read_as_chat() {
         let read = |args: &[&str]| Cli::read(["agentctl"].iter().chain(args).map(OsString::from));
-        let lines: [&[&str]; 9] = [
+        let lines: [&[&str]; 10] = [
             &["-c"],
             &["--resume"],
             &["--resume", "0193"],
             &["-C", "none"],
             &["--mode=plan", "-cC", "none"],
             &["--socket", "/x", "--continue"],
+            &["--host", "ssh://x", "--continue"],
             &["fix the test"],
             &["--model", "code", "fix the test"],
             &["-c", "--", "status"],
@@ -411,7 +417,7 @@ mod tests {
             let error = read(line).unwrap_err();
             assert!(error.use_stderr() && error.to_string().contains(problem), "{line:?}: {error}");
         }
-        assert!(matches!(read(&["--socket=/x", "status"]).unwrap().command, Command::Status(_)));
+        assert!(matches!(read(&["--socket=/x", "--host=y", "status"]).unwrap().command, Command::Status(_)));
         assert!(!read(&["--help"]).unwrap_err().use_stderr());
     }
 

@@ -22,12 +22,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// Hint on how to proceed.
     pub(crate) hint: Option<String>,
+    /// True if the daemon reported the failure.
+    pub(crate) is_answer: bool,
 }
 
 impl Failure {
     /// Creates a failure with the exit code of its kind.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { exit: Exit::of_kind(kind), kind, message: message.into(), hint: None }
+        Self { exit: Exit::of_kind(kind), kind, message: message.into(), hint: None, is_answer: false }
     }
 
     /// Creates a failure caused by an invalid command line.
@@ -50,6 +52,14 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Names the daemon's machine, if it is another one and the daemon reported the failure.
+    pub(crate) fn at_host(self, host: Option<&str>) -> Self {
+        match host.filter(|_| self.is_answer) {
+            Some(host) => Self { message: format!("{} (on {host})", self.message), ..self },
+            None => self,
+        }
     }
 
     /// Returns message and hint in one line.
@@ -82,7 +92,7 @@ impl Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let failure = match error.kind {
-            ClientErrorKind::Answered(kind) => Self::new(kind, error.message),
+            ClientErrorKind::Answered(kind) => Self { is_answer: true, ..Self::new(kind, error.message) },
             ClientErrorKind::NotRunning
             | ClientErrorKind::Refused
             | ClientErrorKind::OtherVersion

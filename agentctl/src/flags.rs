@@ -31,6 +31,9 @@ pub(crate) struct Global {
     /// Socket of the daemon [default: $AGENTD_SOCKET, or that of the data folder's daemon]
     #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
+    /// Machine of the daemon, such as ssh://me@server; -C names its folders [default: $AGENTD_HOST, or this machine]
+    #[arg(long, global = true, value_name = "ADDRESS", display_order = 901)]
+    pub(crate) host: Option<String>,
     /// True if `--json` was given. [`crate::args::command`] adds the flag to commands that print JSON.
     #[arg(skip)]
     pub(crate) json: bool,

@@ -43,12 +43,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => args::end(&error),
     };
+    let host = daemon::named_host(&cli.global);
     match run(cli) {
         Ok(exit) => exit.into(),
         // The reader of standard output closed the pipe, which is not a failure.
         Err(error) if failure::is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => {
-            let failure = Failure::from_any(&error);
+            let failure = Failure::from_any(&error).at_host(host.as_deref());
             // If printing fails too, the exit code still reports the failure.
             let _ = failure.print(anstream::stderr());
             failure.exit.into()

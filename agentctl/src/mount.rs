@@ -35,10 +35,10 @@ impl ProjectChoice {
     ///
     /// # Errors
     /// As for [`MountArg::resolve`].
-    pub(crate) fn resolve(&self) -> Result<Option<Mount>, Failure> {
+    pub(crate) fn resolve(&self, host: Option<&str>) -> Result<Option<Mount>, Failure> {
         match self {
             Self::Nothing => Ok(None),
-            Self::Folder(folder) => folder.resolve().map(Some),
+            Self::Folder(folder) => folder.resolve(host).map(Some),
         }
     }
 }
@@ -57,12 +57,12 @@ impl FolderChanges {
     ///
     /// # Errors
     /// As for [`MountArg::resolve`].
-    pub(crate) fn resolve(choices: &[ProjectChoice]) -> Result<Self, Failure> {
+    pub(crate) fn resolve(choices: &[ProjectChoice], host: Option<&str>) -> Result<Self, Failure> {
         let mut changes = Self::default();
         for choice in choices {
             match choice {
                 ProjectChoice::Nothing => changes = Self { only_these: true, added: Vec::new() },
-                ProjectChoice::Folder(folder) => changes.added.push(folder.resolve_for("--add-dir")?),
+                ProjectChoice::Folder(folder) => changes.added.push(folder.resolve_for("--add-dir", host)?),
             }
         }
         Ok(changes)
@@ -157,16 +157,19 @@ impl FromStr for MountArg {
 }
 
 impl MountArg {
-    /// Resolves the folder to its absolute path.
+    /// Resolves the folder to its absolute path. A folder of another machine, `host`, is checked by the daemon there.
     ///
     /// # Errors
-    /// Fails if the folder does not exist or cannot be read.
-    pub(crate) fn resolve(&self) -> Result<Mount, Failure> {
-        self.resolve_for("-C")
+    /// Fails if the folder does not exist or cannot be read, or is relative and of another machine.
+    pub(crate) fn resolve(&self, host: Option<&str>) -> Result<Mount, Failure> {
+        self.resolve_for("-C", host)
     }
 
     /// Like `resolve`, for the folder of another option.
-    fn resolve_for(&self, option: &str) -> Result<Mount, Failure> {
+    fn resolve_for(&self, option: &str, host: Option<&str>) -> Result<Mount, Failure> {
+        if let Some(host) = host {
+            return Ok(Mount { path: folder_of_host(host, &self.path, option)?, writable: self.writable });
+        }
         let shown = self.path.display();
         let path = fs::canonicalize(&self.path).map_err(|error| {
             Failure::usage(format!("could not open the folder {shown}: {error}"))
@@ -184,9 +187,35 @@ impl MountArg {
     }
 }
 
+/// Returns the path of a folder of another machine, which only the daemon there can resolve.
+///
+/// # Errors
+/// Fails if the path is relative or not valid UTF-8. `option` is named in the message.
+pub(crate) fn folder_of_host(host: &str, folder: &Path, option: &str) -> Result<PathBuf, Failure> {
+    if folder.is_absolute() && folder.to_str().is_some() {
+        return Ok(folder.to_owned());
+    }
+    let shown = clean_line(&folder.display().to_string());
+    Err(Failure::usage(format!("{option} takes an absolute path of a folder of {host}, not {shown}"))
+        .hint("folders of this machine cannot be seen there; attach single files with --file"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_hosts_are_absolute_and_not_resolved() {
+        let host = Some("ssh://box");
+        let resolve = |text: &str| text.parse::<MountArg>().unwrap().resolve(host);
+        let there = |path: &str, writable| Ok(Mount { path: path.into(), writable });
+        assert_eq!(resolve("/no/such/../folder:rw"), there("/no/such/../folder", true));
+        assert_eq!(resolve("/srv"), there("/srv", false));
+        for relative in [".", "src:rw", "~/src"] {
+            let failure = resolve(relative).unwrap_err();
+            assert!(failure.message.contains("ssh://box"), "{failure}");
+        }
+    }
 
     #[test]
     fn home_and_its_parents_are_not_projects() {

@@ -11,6 +11,7 @@ use agentd_proto::client::Client;
 
 use crate::{
     failure::Failure,
+    mount,
     report::{self, count},
     terminal::clean_line,
 };
@@ -19,16 +20,21 @@ use crate::{
 pub(crate) async fn load_report(client: &Client, project: Option<impl AsRef<Path>>) -> Option<ProjectReport> {
     let project = project?;
     // Most projects have no such folder, so a request is usually unnecessary.
-    project.as_ref().join(PROJECT_FOLDER).symlink_metadata().ok()?;
+    if client.host().is_none() {
+        project.as_ref().join(PROJECT_FOLDER).symlink_metadata().ok()?;
+    }
     client.project(project.as_ref().to_str()?).await.ok()
 }
 
 /// Resolves a folder to its real path, because the daemon has another working folder. If the folder does not exist,
-/// returns its absolute path.
+/// returns its absolute path. A folder of another machine is returned as it is.
 ///
 /// # Errors
-/// Fails if the path is not valid UTF-8.
-pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
+/// Fails if the path is not valid UTF-8, or is relative and of another machine.
+pub(crate) fn absolute(client: &Client, folder: &Path) -> Result<String, Failure> {
+    if let Some(host) = client.host() {
+        return mount::folder_of_host(host, folder, "this command").map(|path| path.display().to_string());
+    }
     let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     let path: PathBuf =
         path.map_err(|error| Failure::usage(format!("could not find {}: {error}", folder.display())))?;

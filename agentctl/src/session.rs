@@ -90,8 +90,9 @@ impl SessionTarget {
     /// # Errors
     /// Fails if the session or a folder does not exist.
     pub(crate) async fn find(daemon: &Daemon, choice: &SessionChoice, turn: &TurnChoice) -> Result<Self, Failure> {
-        let project = turn.project.as_ref().map(ProjectChoice::resolve).transpose()?;
-        let folders = FolderChanges::resolve(&turn.folders)?;
+        let host = daemon.client.host();
+        let project = turn.project.as_ref().map(|project| project.resolve(host)).transpose()?;
+        let folders = FolderChanges::resolve(&turn.folders, host)?;
         let target = match &choice.session {
             Some(session) if session.trim().is_empty() => {
                 return Err(Failure::usage("--session requires an id or the start of one")
@@ -103,7 +104,9 @@ impl SessionTarget {
             }
             None => {
                 let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
-                let project = project.unwrap_or_else(|| mount::current_folder(of_daemon));
+                // The current folder is one of this machine.
+                let current_folder = || if host.is_none() { mount::current_folder(of_daemon) } else { None };
+                let project = project.unwrap_or_else(current_folder);
                 let worktree = turn.worktree.clone();
                 return Ok(Self::New(NewSession {
                     project,
@@ -328,11 +331,13 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
     }
 }
 
-/// Finds the last used session with the given folder (by default the current one) or without any folder.
+/// Finds the last used session with the given folder (by default the current one) or without any folder. On another
+/// machine, where no folder is the current one, any session is found by default.
 ///
 /// # Errors
 /// Fails if there is no such session.
 async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
+    let is_anywhere = project.is_none() && daemon.client.host().is_some();
     let here = match project {
         Some(mount) => Some(mount.path.clone()),
         // If the current folder was removed, its path is unknown.
@@ -342,7 +347,8 @@ async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<Sess
     let is_in_folder = |session: &&SessionSummary| {
         let worktree = session.worktree.as_ref().map(|worktree| &worktree.project);
         let session_folder = session.project.as_ref().map(|mount| &mount.path);
-        session_folder.is_none()
+        is_anywhere
+            || session_folder.is_none()
             || [session_folder, worktree].into_iter().flatten().any(|path| here.as_ref() == Some(path))
     };
     let last = sessions.iter().find(is_in_folder);

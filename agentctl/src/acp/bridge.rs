@@ -130,6 +130,12 @@ impl Bridge {
         lock(&self.daemon).take().is_some()
     }
 
+    /// Returns true if the daemon runs on another machine. The editor's folders then name folders there, and the
+    /// editor's files are none of that machine.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        daemon::named_host(&self.global).is_some()
+    }
+
     /// Returns the editor's capabilities.
     pub(super) fn editor(&self) -> Editor {
         lock(&self.editor).clone()
@@ -202,6 +208,7 @@ pub(super) fn session_roots(daemon: &Daemon, id: SessionId, settings: &SessionSe
         project: settings.project.as_ref().map(|mount| mount.path.clone()),
         folders: settings.folders.clone(),
         workspace: daemon.client.hello().data_dir.join("workspace").join(settings.files_of(id).to_string()),
+        is_elsewhere: daemon.client.host().is_some(),
     }
 }
 

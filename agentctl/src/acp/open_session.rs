@@ -46,7 +46,9 @@ const LOCAL_AUTH: &str = "local";
 
 /// Stores the editor's capabilities and returns those of agentctl.
 pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
-    *lock(&bridge.editor) = Editor::of(request);
+    let editor = Editor::of(request);
+    let files = editor.files.filter(|_| !bridge.is_elsewhere());
+    *lock(&bridge.editor) = Editor { files, ..editor };
     let sessions = SessionCapabilities::new()
         .list(SessionListCapabilities::new())
         .delete(SessionDeleteCapabilities::new())
@@ -95,17 +97,28 @@ type OpenReply<T> = Result<(T, OpenedSession)>;
 
 /// Creates a session with access to the editor's folder.
 pub(super) async fn new(bridge: &Arc<Bridge>, request: &NewSessionRequest) -> OpenReply<NewSessionResponse> {
-    let folder = folder(&request.cwd)?;
+    let folder = folder(bridge.is_elsewhere(), &request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
-    let project = mount::editor_folder(&folder.real, of_daemon);
+    let project = match bridge.is_elsewhere() {
+        true => Some(Mount { path: folder.real.clone(), writable: true }),
+        false => mount::editor_folder(&folder.real, of_daemon),
+    };
     let mut notices = Vec::new();
     if project.is_none() {
         notices.push(format!("{} is not a project folder, so the session sees no folder", display_path(&folder.real)));
     }
-    let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices);
+    let further: &[PathBuf] = if bridge.is_elsewhere() { &[] } else { request.additional_directories.as_slice() };
+    let folders = further_folders(further, project.as_ref(), &mut notices);
     let daemon = bridge.daemon().await?;
     let new = NewSession { project, folders, ..NewSession::default() };
-    let view = daemon.client.create_session(&new).await?;
+    let view = match (daemon.client.create_session(&new).await, daemon.client.host()) {
+        // Many folders of an editor exist on its own machine only.
+        (Err(error), Some(host)) if error.answered() == Some(ErrorKind::NotFound) => {
+            notices.push(format!("{} is not a folder of {host}, so the session sees none", display_path(&folder.real)));
+            daemon.client.create_session(&NewSession { project: None, ..new }).await?
+        }
+        (view, _) => view?,
+    };
     notices.extend(view.session.settings.folders.iter().map(|folder| {
         let mode = if folder.writable { "writable with approval" } else { "read-only" };
         format!("{} = {} ({mode})", folder.at, display_path(&folder.path))
@@ -128,7 +141,8 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
     let mut folders: Vec<Mount> = Vec::new();
     for path in named {
         let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
-        let Some(real) = folder(path).ok().map(|folder| folder.real).filter(|real| std::fs::read_dir(real).is_ok())
+        let Some(real) =
+            folder(false, path).ok().map(|folder| folder.real).filter(|real| std::fs::read_dir(real).is_ok())
         else {
             notices.push(format!("{} cannot be read, so the session does not see it", display_path(path)));
             continue;
@@ -196,11 +210,11 @@ async fn reopen(
     servers: &[McpServer],
 ) -> Result<OpenedSession> {
     let (daemon, view) = find(bridge, id).await?;
-    let folder = folder(cwd)?;
+    let folder = folder(bridge.is_elsewhere(), cwd)?;
     let mut notices = Vec::new();
     let mounts = view.session.settings.mounts();
     for path in further {
-        let Ok(EditorFolder { real, .. }) = self::folder(path) else { continue };
+        let Ok(EditorFolder { real, .. }) = self::folder(bridge.is_elsewhere(), path) else { continue };
         if !mounts.names().any(|(_, mount)| real.starts_with(mount)) {
             let (id, real) = (short_id(view.session.summary.id), display_path(&real));
             notices.push(format!(
@@ -249,10 +263,13 @@ async fn open(
     Ok(OpenedSession { settings_offer, session, updates: vec![available], notices, running: None })
 }
 
-/// Validates a folder named by the editor.
-fn folder(cwd: &Path) -> Result<EditorFolder> {
+/// Validates a folder named by the editor. The daemon of another machine validates its own.
+fn folder(is_elsewhere: bool, cwd: &Path) -> Result<EditorFolder> {
     if !cwd.is_absolute() {
         return Err(message::invalid_params("cwd must be an absolute path").into());
+    }
+    if is_elsewhere {
+        return Ok(EditorFolder { real: cwd.to_owned(), named: cwd.to_owned() });
     }
     let real = std::fs::canonicalize(cwd).map_err(|error| {
         message::invalid_params(format!("could not open the folder {}: {error}", display_path(cwd)))
@@ -278,6 +295,7 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
     let daemon = bridge.daemon().await?;
     let folder = match &request.cwd {
         Some(cwd) if !cwd.is_absolute() => return Err(message::invalid_params("cwd must be an absolute path").into()),
+        Some(cwd) if bridge.is_elsewhere() => Some(cwd.clone()),
         Some(cwd) => match std::fs::canonicalize(cwd) {
             Ok(folder) => Some(folder),
             // A session of a missing folder could not be loaded, so none is listed.

@@ -197,6 +197,9 @@ pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, nam
     if named.is_empty() {
         return Vec::new();
     }
+    if let Some(host) = daemon.client.host() {
+        return vec![format!("the MCP servers of the editor are of this machine, and are not started at {host}")];
+    }
     let (known, servers): (Vec<McpServer>, Vec<SessionServer>) =
         named.iter().filter_map(|server| Some((server.clone(), wire(server)?))).unzip();
     let mut notices: Vec<String> = Vec::new();

@@ -150,6 +150,8 @@ pub(super) struct SessionRoots {
     pub(super) folders: Vec<AddedFolder>,
     /// Folder with the session's own files.
     pub(super) workspace: PathBuf,
+    /// True if the folders are those of another machine. Equal paths of this one then name other files.
+    pub(super) is_elsewhere: bool,
 }
 
 impl SessionRoots {
@@ -158,8 +160,11 @@ impl SessionRoots {
         self.project.as_deref().unwrap_or(&self.workspace)
     }
 
-    /// Returns the folders provided by the user.
+    /// Returns the folders provided by the user, without those of another machine.
     pub(super) fn mounts(&self) -> Mounts {
+        if self.is_elsewhere {
+            return Mounts::default();
+        }
         let project = self.project.clone().map(|path| Mount { path, writable: false });
         Mounts { project, folders: self.folders.clone() }
     }
@@ -232,7 +237,7 @@ pub(super) fn edits_of_call(tool: &str, args: &Value, roots: &SessionRoots, befo
         // In an editor, the daemon sends the replaced text with its question and the result.
         "write_file" if before != PriorContent::InEditor => {
             let path = real_path()?;
-            let old = (before == PriorContent::OnDisk).then(|| text_of(&path)).flatten();
+            let old = (before == PriorContent::OnDisk).then(|| text_of(&path, roots)).flatten();
             Some(Diff::new(path, text("content")?).old_text(old))
         }
         _ => None,
@@ -266,11 +271,13 @@ pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
     files
 }
 
-/// Returns the content of a regular UTF-8 file of limited size.
-fn text_of(path: &Path) -> Option<String> {
+/// Returns the content of a regular UTF-8 file of limited size on this machine.
+fn text_of(path: &Path, roots: &SessionRoots) -> Option<String> {
     // Checked before opening, because opening a pipe would block until its other end is opened.
-    let metadata =
-        path.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= MAX_EDIT_BYTES as u64);
+    let metadata = path
+        .metadata()
+        .ok()
+        .filter(|metadata| metadata.is_file() && metadata.len() <= MAX_EDIT_BYTES as u64 && !roots.is_elsewhere);
     metadata.and_then(|_| std::fs::read_to_string(path).ok())
 }
 
@@ -283,7 +290,8 @@ pub(super) fn edits_of_patch(patch: &str, roots: &SessionRoots) -> Vec<Diff> {
     let edits = shown.filter_map(|change| {
         let path = roots.real(&change.file)?;
         // A patch in the `***` format does not contain the deleted text.
-        let old = if change.is_deleted && change.old.is_empty() { Some(text_of(&path)?) } else { Some(change.old) };
+        let old =
+            if change.is_deleted && change.old.is_empty() { Some(text_of(&path, roots)?) } else { Some(change.old) };
         Some(Diff::new(path, change.new).old_text(old.filter(|_| !change.is_new)))
     });
     edits.collect()
@@ -423,6 +431,7 @@ mod tests {
             project: Some("/home/me/shop".into()),
             folders: vec![lib],
             workspace: "/data/workspace/s".into(),
+            is_elsewhere: false,
         };
         let without = SessionRoots { project: None, ..with.clone() };
         let check = |roots: &SessionRoots, named: &str, expected: Option<&str>| {
@@ -463,6 +472,10 @@ mod tests {
         let roots = SessionRoots { folders: vec![lib], ..roots };
         assert_eq!(roots.of_tools(Path::new("/srv/lib/a.rs")), Some("/folders/lib/a.rs".to_owned()));
         assert_eq!(SessionRoots::default().of_tools(Path::new("/x")), None);
+        // Files of this machine are not those of another one, even at the same path.
+        let elsewhere = SessionRoots { is_elsewhere: true, ..roots };
+        assert_eq!(elsewhere.of_tools(Path::new("/srv/lib/a.rs")), None);
+        assert_eq!(elsewhere.real("/project/a.rs"), Some("/home/me/shop/a.rs".into()));
     }
 
     fn roots(project: &Path) -> SessionRoots {

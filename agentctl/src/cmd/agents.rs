@@ -222,7 +222,7 @@ pub(crate) async fn handle_skills(
             Ok(if found.usable { Exit::Done } else { Exit::Failed })
         }
         SkillsCommand::Add { folder, replace } => {
-            let added = client.add_skill(&absolute(&folder)?, replace).await?;
+            let added = client.add_skill(&absolute(&client, &folder)?, replace).await?;
             report::show(json, &added, || {
                 let (name, folder) = (clean_line(&added.skill.name), clean_line(&added.folder));
                 report::lines([format!("added {name} as {folder}; mention @{name} to use it")])?;
@@ -234,8 +234,8 @@ pub(crate) async fn handle_skills(
 
 /// Resolves a folder, or the name of a listed skill, to an absolute path.
 async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<String> {
-    let name = folder.to_str().filter(|name| !name.contains('/') && !folder.exists());
-    let Some(name) = name else { return absolute(folder) };
+    let name = folder.to_str().filter(|name| !name.contains('/') && (client.host().is_some() || !folder.exists()));
+    let Some(name) = name else { return absolute(client, folder) };
     match client.skill("", name.trim_start_matches('@')).await {
         Ok(found) => Ok(typed_path(&found.folder).display().to_string()),
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => {
@@ -249,10 +249,13 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
 
 /// Returns the canonical path of a folder. A relative path is not enough, because the daemon has another working
 /// folder.
-fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
+fn absolute(client: &Client, folder: &PathBuf) -> anyhow::Result<String> {
+    if client.host().is_some() {
+        return project::absolute(client, folder).map_err(Into::into);
+    }
     let path = std::fs::canonicalize(folder)
         .map_err(|error| Failure::usage(format!("could not open {}: {error}", folder.display())))?;
-    project::absolute(&path).map_err(Into::into)
+    project::absolute(client, &path).map_err(Into::into)
 }
 
 fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {

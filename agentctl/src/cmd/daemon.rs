@@ -8,7 +8,7 @@ use std::{
 
 use agentd_core::storage::{CleanReport, CleanedPart, StoragePart, StorageView};
 use agentd_proto::{
-    client::{ConfigOrigin, DaemonStatus, RecoveredTurn},
+    client::{Client, ConfigOrigin, DaemonStatus, RecoveredTurn},
     lock_file::LockHolder,
 };
 use clap::{Args, Subcommand};
@@ -90,7 +90,13 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     let (started_at, mut was_found) = (Instant::now(), false);
     let pid = loop {
         match location.search(|client, _| Ok(client)).await {
-            SearchResult::Reached(client, _) => break client.stop(drain).await?,
+            SearchResult::Reached(client, _) => {
+                let pid = client.stop(drain).await?;
+                if client.host().is_some() {
+                    return stopped_elsewhere(&client, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await;
+                }
+                break pid;
+            }
             // The daemon may already be exiting, and a signal would interrupt that.
             SearchResult::Silent(..) if started_at.elapsed() < EXIT_LIMIT => {
                 was_found = true;
@@ -113,6 +119,19 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
     }
+    note("the daemon has stopped");
+    Ok(Exit::Done)
+}
+
+/// Waits until the daemon of another machine no longer answers.
+async fn stopped_elsewhere(client: &Client, limit: Duration) -> anyhow::Result<Exit> {
+    let end = async {
+        while !client.status().await.is_err_and(|error| error.is_unreachable()) {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    };
+    let still_running = |_| Failure::unreachable("the daemon was asked to stop and is still running");
+    tokio::time::timeout(limit, end).await.map_err(still_running)?;
     note("the daemon has stopped");
     Ok(Exit::Done)
 }

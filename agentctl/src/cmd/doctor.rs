@@ -55,25 +55,24 @@ fn with_name(name: &str, check: ModelCheck) -> ModelCheck {
 }
 
 /// Runs `agentctl doctor`. Checks without the daemon come first, because they may explain why the daemon is
-/// unreachable.
+/// unreachable. For a daemon of another machine, nothing of this machine is checked.
 pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
-    let mut checks = vec![with_name("bash", bash()), with_name("config", configuration())];
-    let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
-    checks.extend([("data", daemon::data_dir()), ("log", log)].map(|(name, folder)| {
-        with_name(name, folder.map_or_else(|failure| failed(&failure), |folder| folder_check(&folder)))
-    }));
+    let is_here = daemon::named_host(global).is_none();
+    let mut checks = if is_here { checks_of_machine() } else { Vec::new() };
     let daemon = daemon::connect(global).await;
     match &daemon {
         Ok(daemon) => {
             checks.push(with_name("daemon", reached(daemon)));
-            checks.push(with_name("socket", socket(&daemon.socket)));
+            checks.extend(is_here.then(|| with_name("socket", socket(&daemon.socket))));
             let shell = daemon.shell_notes(daemon.is_builtin().await);
             checks.extend(shell.into_iter().map(|note| with_name("environment", warn(note.message, note.hint))));
             let disk_reported = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
             checks.extend(stored_data_checks(daemon, disk_reported).await);
             checks.extend(sandbox(daemon).await.map(|check| with_name("sandbox", check)));
-            checks.extend(recognition(daemon).map(|check| with_name("recognition", check)));
-            checks.extend(logout_note().map(|(note, hint)| with_name("service", warn(note, hint))));
+            if is_here {
+                checks.extend(recognition(daemon).map(|check| with_name("recognition", check)));
+                checks.extend(logout_note().map(|(note, hint)| with_name("service", warn(note, hint))));
+            }
             checks.extend(language_servers(daemon).await.map(|check| with_name("languages", check)));
             checks.extend(model_checks(daemon).await);
         }
@@ -85,6 +84,16 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
         Ok(_) if checks.iter().any(|check| check.state == CheckState::Fail) => Exit::Usage,
         Ok(_) => Exit::Done,
     })
+}
+
+/// Checks the programs and folders of this machine.
+fn checks_of_machine() -> Vec<ModelCheck> {
+    let mut checks = vec![with_name("bash", bash()), with_name("config", configuration())];
+    let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
+    checks.extend([("data", daemon::data_dir()), ("log", log)].map(|(name, folder)| {
+        with_name(name, folder.map_or_else(|failure| failed(&failure), |folder| folder_check(&folder)))
+    }));
+    checks
 }
 
 fn bash() -> ModelCheck {
@@ -195,7 +204,8 @@ async fn stored_data_checks(daemon: &Daemon, disk_reported: bool) -> Vec<ModelCh
 
 fn reached(daemon: &Daemon) -> ModelCheck {
     let hello = daemon.client.hello();
-    if let Ok(ours) = daemon::data_dir()
+    if daemon.client.host().is_none()
+        && let Ok(ours) = daemon::data_dir()
         && !hello.data_dir.as_os_str().is_empty()
         && !daemon::is_same_folder(&ours, &hello.data_dir)
     {
@@ -205,8 +215,9 @@ fn reached(daemon: &Daemon) -> ModelCheck {
             "do not set a socket to reach the daemon of your own data folder",
         );
     }
+    let host = daemon.client.host().map(|host| format!(" at {host}")).unwrap_or_default();
     let started = if daemon.started { ", started just now" } else { "" };
-    let message = format!("agentd {}, pid {}{started}", hello.version, hello.pid);
+    let message = format!("agentd {}, pid {}{host}{started}", hello.version, hello.pid);
     if hello.version == env!("CARGO_PKG_VERSION") {
         return ok(message);
     }

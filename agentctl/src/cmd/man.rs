@@ -3,6 +3,8 @@
 //! hangs the shell.
 
 use std::{
+    env,
+    ffi::OsStr,
     fs,
     future::Future,
     io::{self, Write as _},
@@ -13,7 +15,11 @@ use std::{
 use agentd_core::{interrupt::Ask, model::Slot, visible};
 use agentd_proto::client::{Client, ClientError};
 use clap::Args;
-use clap_complete::{CompletionCandidate, Shell, env::Shells};
+use clap_complete::{
+    CompletionCandidate, Shell,
+    engine::{PathCompleter, ValueCompleter as _},
+    env::Shells,
+};
 use clap_mangen::Man;
 
 use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, terminal::sanitize};
@@ -145,6 +151,17 @@ pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
     servers.into_iter().map(|server| CompletionCandidate::new(server.name)).collect()
 }
 
+/// Returns completions for folders. Those of another machine are unknown.
+pub(crate) fn folders(begun: &OsStr) -> Vec<CompletionCandidate> {
+    if names_host() { Vec::new() } else { PathCompleter::dir().complete(begun) }
+}
+
+/// Returns true if the command line that is completed is for a daemon of another machine, which answers too slowly.
+fn names_host() -> bool {
+    let is_option = |arg: &str| arg == "--host" || arg.starts_with("--host=");
+    daemon::named_host(&Global::default()).is_some() || env::args_os().any(|arg| arg.to_str().is_some_and(is_option))
+}
+
 fn offer(value: String, about: &str) -> CompletionCandidate {
     CompletionCandidate::new(value).help((!about.is_empty()).then(|| report::cut(about, 60).into()))
 }
@@ -153,6 +170,9 @@ fn ask<T, F>(question: impl FnOnce(Client) -> F) -> Option<T>
 where
     F: Future<Output = Result<T, ClientError>>,
 {
+    if names_host() {
+        return None;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         let answer = async {

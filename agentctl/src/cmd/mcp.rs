@@ -12,7 +12,7 @@ use std::{
 };
 
 use agentd_core::error::ErrorKind;
-use agentd_proto::client::{ClientError, McpServerState, McpServerView};
+use agentd_proto::client::{Client, ClientError, McpServerState, McpServerView};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::{
@@ -131,8 +131,8 @@ pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Resu
     match command {
         McpCommand::List => list(&connect().await?, json).await,
         McpCommand::Start(server_arg) => {
-            let current_folder = project::absolute(Path::new("."))?;
-            let server = connect().await?.client.start_mcp_server(&server_arg.server, &current_folder).await?;
+            let client = connect().await?.client;
+            let server = client.start_mcp_server(&server_arg.server, &current_folder(&client)?).await?;
             report::show(json, &as_json(&server), || {
                 notes(&server);
                 report_status(false, "runs", &server_arg.server).map(drop)
@@ -146,6 +146,7 @@ pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Resu
         McpCommand::Logs { server_arg, lines } => logs(&connect().await?, &server_arg.server, lines, json).await,
         McpCommand::Login { server_arg, port } => login(&connect().await?, &server_arg.server, port, json).await,
         McpCommand::Add(args) => {
+            daemon::refuse_host(global, "mcp add")?;
             let entry = args.entry()?;
             write(global, &entry).await?;
             report_status(json, "added", &entry.name)
@@ -172,8 +173,13 @@ fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the current folder for a server, or an empty text on another machine, which does not have it.
+fn current_folder(client: &Client) -> Result<String, Failure> {
+    if client.host().is_some() { Ok(String::new()) } else { project::absolute(client, Path::new(".")) }
+}
+
 async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
-    let folder = project::absolute(Path::new("."))?;
+    let folder = current_folder(&daemon.client)?;
     let started_at = Instant::now();
     let server = daemon.client.start_mcp_server(name, &folder).await?;
     let took = report::millis(started_at.elapsed());
@@ -206,6 +212,7 @@ async fn logs(daemon: &Daemon, name: &str, lines: u32, json: bool) -> anyhow::Re
 }
 
 async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<Exit> {
+    daemon::refuse_host(global, "mcp import")?;
     let text = std::fs::read_to_string(file).map_err(Failure::of_file("read", file))?;
     let mut found = import::read(&text, file)?;
     let asks = found.asks();

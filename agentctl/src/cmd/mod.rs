@@ -5,6 +5,7 @@ pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod daemon;
+pub(crate) mod dial;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod export;

@@ -89,16 +89,21 @@ pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: P
             report::show(json, &plugins, || list(&plugins))
         }
         PluginCommand::Show { plugin } => {
-            let found = match Path::new(&plugin).is_dir() && plugin.contains(['/', '.']) {
-                true => client.plugin_in(&absolute(Path::new(&plugin))?).await?,
+            let may_exist = if client.host().is_some() { plugin.contains('/') } else { Path::new(&plugin).is_dir() };
+            let found = match may_exist && plugin.contains(['/', '.']) {
+                true => client.plugin_in(&absolute(&client, Path::new(&plugin))?).await?,
                 false => client.plugin(&plugin).await?,
             };
             report::show(json, &found, || report::lines(lines(&found)))
         }
         PluginCommand::Add { source, path, yes } => {
+            if client.host().is_some() && is_address(&source) {
+                let problem = "another machine cannot read what is fetched to this one";
+                return Err(Failure::usage(problem).hint("fetch it there, and add its folder").into());
+            }
             let repository = is_address(&source).then(|| fetch(&source)).transpose()?;
             let folder = repository.as_ref().map_or_else(|| PathBuf::from(&source), |(_, folder)| folder.clone());
-            let folder = absolute(&path.as_ref().map_or(folder.clone(), |inner| folder.join(inner)))?;
+            let folder = absolute(&client, &path.as_ref().map_or(folder.clone(), |inner| folder.join(inner)))?;
             let named = match (&repository, &path) {
                 (Some(_), Some(inner)) => format!("{} ({inner})", shown(&source)),
                 (Some(_), None) => shown(&source),

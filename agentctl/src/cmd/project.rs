@@ -66,11 +66,11 @@ pub(crate) struct Folder {
 pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: ProjectCommand) -> anyhow::Result<Exit> {
     match command {
         ProjectCommand::Show(Folder { folder }) => {
-            let found = client.project(&absolute(&folder)?).await?;
+            let found = client.project(&absolute(&client, &folder)?).await?;
             report::show(json, &found, || print_project(&found))
         }
         ProjectCommand::Trust { folder: Folder { folder }, hash } => {
-            let folder = absolute(&folder)?;
+            let folder = absolute(&client, &folder)?;
             let found = client.project(&folder).await?;
             if found.trust == ProjectTrust::Empty {
                 let folder_text = clean_line(&folder);
@@ -88,7 +88,7 @@ pub(crate) async fn handle(Daemon { client, .. }: Daemon, json: bool, command: P
             })
         }
         ProjectCommand::Distrust(Folder { folder }) => {
-            let left = client.distrust_project(&absolute(&folder)?, daemon::CLIENT).await?;
+            let left = client.distrust_project(&absolute(&client, &folder)?, daemon::CLIENT).await?;
             let folder_text = clean_line(&left.path.display().to_string());
             report::note(json, &left, &format!("no longer trusted: {folder_text}/{PROJECT_FOLDER} is not used"))
         }

@@ -191,6 +191,8 @@ struct TestResult {
 
 /// Runs the command `agentctl test`.
 pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
+    // Tests name projects beside their files.
+    daemon::refuse_host(global, "test")?;
     let (live, cases): (Vec<_>, Vec<_>) =
         case::find(&args.folder, &args.names)?.into_iter().partition(|case| case.is_live() && !args.live);
     for case in &live {

@@ -84,6 +84,7 @@ pub(crate) struct InstallArgs {
 
 /// Runs the command `agentctl service`.
 pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::Result<Exit> {
+    daemon::refuse_host(global, "service")?;
     match command {
         ServiceCommand::Install(args) => install(global, &args).await,
         ServiceCommand::Uninstall { force } => uninstall(global, force),

@@ -14,7 +14,7 @@ use agentd_core::{
     session::{SessionFilter, SessionStatus, SessionSummary},
     visible,
 };
-use agentd_proto::client::PruneReport;
+use agentd_proto::client::{Client, PruneReport};
 use clap::Args;
 use serde_json::json;
 
@@ -61,12 +61,12 @@ const STATUSES: [Choice<StatusGroup>; 5] = [
 ];
 
 impl ListFilter {
-    fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
+    fn filter(&self, client: &Client, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
         // Otherwise, an empty variable in a script would select all sessions.
         if self.words.iter().any(|word| word.trim().is_empty()) {
             return Err(Failure::usage("empty search word").hint("leave it out to select all sessions"));
         }
-        let project = self.project.as_deref().map(project::absolute).transpose()?;
+        let project = self.project.as_deref().map(|folder| project::absolute(client, folder)).transpose()?;
         Ok(SessionFilter {
             project: project.map(PathBuf::from),
             since,
@@ -103,7 +103,7 @@ pub(crate) struct ListArgs {
 
 /// Runs the command `agentctl sessions list`.
 pub(crate) async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
-    let filter = args.list_filter.filter(args.since)?;
+    let filter = args.list_filter.filter(&daemon.client, args.since)?;
     let limit = if json || !filter.is_empty() { args.limit } else { args.limit.max(ID_SCOPE) };
     let sessions = pages(daemon, &filter, limit, args.all).await?;
     report::show(json, &sessions, || table(&sessions, args.limit, filter.is_empty()))
@@ -171,7 +171,7 @@ pub(crate) struct PruneArgs {
 
 /// Deletes sessions after confirmation.
 pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyhow::Result<Exit> {
-    let filter = args.list_filter.filter(None)?;
+    let filter = args.list_filter.filter(&daemon.client, None)?;
     let preview = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
     if args.dry_run || preview.count == 0 {
         return print_pruned(json, &preview, args.dry_run);

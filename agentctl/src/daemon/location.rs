@@ -2,7 +2,8 @@
 //!
 //! The client tries the socket named by the user, then the socket in the data folder's lock file, then the default
 //! sockets. A daemon at a default socket must use that data folder. A client thus finds the same daemon with and
-//! without a desktop environment, and never the daemon of another data folder.
+//! without a desktop environment, and never the daemon of another data folder. A daemon of another machine is only
+//! searched if the user names that machine.
 //!
 //! Model variables of this shell are compared with those that the daemon was started with. Variables without effect are
 //! reported. Keys of known providers are reported with the lines that would enable them. Values are compared by digest
@@ -25,12 +26,18 @@ use agentd_proto::{
 };
 use serde::Serialize;
 
-use super::{Daemon, data_dir, variables};
+use super::{
+    Daemon, data_dir,
+    ssh::{Dial, REDIAL, SshHost, named_host},
+    variables,
+};
 use crate::{failure::Failure, flags::Global};
 
 /// Sockets and data folder to search.
 #[derive(Debug, Clone)]
 pub(crate) struct DaemonLocation {
+    /// Another machine, named by the user. Its own client searches there.
+    host: Option<SshHost>,
     /// Socket named by the user.
     named: Option<PathBuf>,
     /// Socket used by default.
@@ -57,8 +64,23 @@ impl DaemonLocation {
     /// Returns the locations for these arguments and this environment.
     ///
     /// # Errors
-    /// Fails if a path is invalid for a socket, or the data folder is unknown.
+    /// Fails if the named host or a path is invalid, or the data folder is unknown.
     pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
+        let Some(address) = named_host(global) else { return Self::on_this_machine(global) };
+        if global.socket.is_some() {
+            return Err(Failure::usage("--host and --socket cannot be used together")
+                .hint("a socket is one of this machine; the host finds its own"));
+        }
+        let host = SshHost::parse(&address)?;
+        let default = PathBuf::from(&host.address);
+        Ok(Self { host: Some(host), named: None, default, others: Vec::new(), data: None })
+    }
+
+    /// Like [`Self::of`], for the daemon of this machine.
+    ///
+    /// # Errors
+    /// Fails if a path is invalid for a socket, or the data folder is unknown.
+    pub(crate) fn on_this_machine(global: &Global) -> Result<Self, Failure> {
         let named = match &global.socket {
             // A relative path is only allowed on the command line, not in the environment.
             Some(path) => absolute(path).ok().map(PathBuf::into_os_string),
@@ -81,7 +103,7 @@ impl DaemonLocation {
             named.is_none() && settings.runtime_dir.as_ref().is_none_or(|folder| !Path::new(folder).is_absolute());
         let data = if needs_data { Some(data?) } else { data.ok() };
         let others = if named.is_some() { Vec::new() } else { socket::other_paths(&settings) };
-        Ok(Self { named, default, others, data })
+        Ok(Self { host: None, named, default, others, data })
     }
 
     /// Returns the socket named by the user.
@@ -89,7 +111,18 @@ impl DaemonLocation {
         self.named.as_deref()
     }
 
-    /// Returns the socket of the running daemon, or the socket that a new one would use.
+    /// Returns the address of the daemon's machine, if the user named another one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(|host| host.address.as_str())
+    }
+
+    /// Returns the flags with which another command finds the same daemon.
+    pub(crate) fn global(&self) -> Global {
+        Global { socket: self.named.clone(), host: self.host().map(str::to_owned), json: false }
+    }
+
+    /// Returns the socket of the running daemon, or the socket that a new one would use. For a daemon of another
+    /// machine, returns the machine's address.
     pub(crate) fn socket(&self) -> PathBuf {
         self.holder().and_then(|holder| holder.socket).unwrap_or_else(|| self.default.clone())
     }
@@ -114,6 +147,14 @@ impl DaemonLocation {
 
     /// Searches once. `check_version` checks the version of the daemon found.
     pub(crate) async fn search(&self, check_version: fn(Client, &Path) -> Result<Client, ClientError>) -> SearchResult {
+        if let Some(host) = &self.host {
+            let reached = host.connect(Dial { starts: false, asks: true }).await;
+            return match reached.and_then(|client| check_version(client, &self.default)) {
+                Ok(client) => SearchResult::Reached(client, self.default.clone()),
+                Err(error) if error.kind == ClientErrorKind::NotRunning => SearchResult::NotRunning,
+                Err(error) => SearchResult::Unusable(error),
+            };
+        }
         if let Some(holder) = self.file_holder() {
             let Some(socket) = holder.socket.clone() else { return SearchResult::Silent(holder, None) };
             let reached = Client::connect_any_version(&socket).await;
@@ -139,11 +180,20 @@ impl DaemonLocation {
         self.folder_holder().map_or(SearchResult::NotRunning, |holder| SearchResult::Silent(holder, None))
     }
 
-    /// Connects to the daemon.
+    /// Connects to the daemon of another machine. Returns `None` if the user did not name one.
+    pub(crate) async fn connect_host(&self, dial: Dial) -> Option<Result<Client, ClientError>> {
+        let connected = self.host.as_ref()?.connect(dial).await;
+        Some(connected.and_then(|client| client.of_our_version(&self.default)))
+    }
+
+    /// Connects to the daemon again, without questions at the terminal.
     ///
     /// # Errors
     /// Fails if the daemon is not running, or cannot be used.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
+        if let Some(connected) = self.connect_host(REDIAL).await {
+            return connected;
+        }
         match self.search(Client::of_our_version).await {
             SearchResult::Reached(client, _) => Ok(client),
             SearchResult::Unusable(error) | SearchResult::Silent(_, Some(error)) => Err(error),
@@ -201,8 +251,11 @@ pub(crate) enum Weights {
 
 impl Weights {
     /// Finds the file that the daemon would load: the one in its configuration, in its data folder, or installed with
-    /// the programs.
+    /// the programs. On another machine, which a client cannot search, the file is assumed to exist.
     pub(crate) async fn find(daemon: &Daemon) -> Self {
+        if daemon.client.host().is_some() {
+            return Self::File(daemon.client.hello().data_dir.join("models"));
+        }
         let named = named(daemon).await;
         let is_named = named.is_some();
         let path = match named {
@@ -317,8 +370,11 @@ impl ShellNote {
 
 impl Daemon {
     /// Returns the variables of this shell that have no effect, the most important first. Unused provider keys are only
-    /// reported if the built-in model is in use.
+    /// reported if the built-in model is in use. For a daemon of another machine, no variable is expected to have one.
     pub(crate) fn shell_notes(&self, has_builtin: bool) -> Vec<ShellNote> {
+        if self.client.host().is_some() {
+            return Vec::new();
+        }
         let shell = variables().filter(|(_, value)| !value.trim().is_empty()).collect();
         self.client.hello().started_with.as_ref().map_or_else(Vec::new, |known| notes(&shell, known, has_builtin))
     }

@@ -2,8 +2,10 @@
 //! session, a reduced environment, a log file, and no access to the client's terminal.
 //!
 //! - [`location`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
+//! - [`ssh`]: daemons of other machines.
 
 mod location;
+mod ssh;
 
 use std::{
     collections::HashMap,
@@ -31,7 +33,9 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
+use self::ssh::Dial;
 pub(crate) use location::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent_error};
+pub(crate) use ssh::{named_host, refuse_host};
 
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -60,7 +64,7 @@ pub(crate) struct Daemon {
     pub(crate) client: Client,
     /// Locations to search for the daemon, also after a restart.
     pub(crate) location: DaemonLocation,
-    /// Socket at which the daemon answered.
+    /// Socket at which the daemon answered, or the address of its machine if it is another one.
     pub(crate) socket: PathBuf,
     /// True if this client started the daemon.
     pub(crate) started: bool,
@@ -68,7 +72,8 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Returns the variables of the client's environment that the daemon requests, and the client's folder. Tools in
-    /// this client's turns get these variables; no others are sent.
+    /// this client's turns get these variables; no others are sent, and none to another machine, which has its own
+    /// programs and need not be trusted with keys.
     pub(crate) fn environment(&self) -> ClientEnvironment {
         let folder = env::current_dir().and_then(fs::canonicalize);
         folder.map_or_else(|_| self.environment_in_no_folder(), |folder| self.environment_in(&folder))
@@ -76,6 +81,9 @@ impl Daemon {
 
     /// Like [`Self::environment`], with `folder` instead of the client's folder.
     pub(crate) fn environment_in(&self, folder: &Path) -> ClientEnvironment {
+        if self.client.host().is_some() {
+            return ClientEnvironment::default();
+        }
         self.environment_in_no_folder().in_folder(&self.client.hello().environment, folder)
     }
 
@@ -102,8 +110,9 @@ impl Daemon {
     }
 
     /// Returns variables named in the daemon's configuration that only this client has, such as keys of MCP servers.
+    /// Another machine gets none.
     pub(crate) fn variables(&self) -> HashMap<String, String> {
-        let requested = self.client.hello().variables.iter();
+        let requested = self.client.hello().variables.iter().filter(|_| self.client.host().is_none());
         requested.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
     }
 }
@@ -142,7 +151,17 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// Fails if the daemon cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
-    let location = DaemonLocation::of(global)?;
+    connect_at(DaemonLocation::of(global)?).await
+}
+
+/// Connects to the daemon at this location, and starts it if none runs.
+///
+/// # Errors
+/// As for [`connect`].
+pub(crate) async fn connect_at(location: DaemonLocation) -> Result<Daemon, Failure> {
+    if let Some(connected) = location.connect_host(Dial { starts: true, asks: true }).await {
+        return Ok(daemon_of_host(location, connected?));
+    }
     match connect_existing(&location).await? {
         Some(daemon) => Ok(daemon),
         None => start(location).await,
@@ -159,7 +178,7 @@ pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, F
 
 /// Connects to a running daemon. Waits for a daemon that starts, stops, or has lost its socket; a lost socket is
 /// restored within a few seconds.
-async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
+pub(crate) async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
     let started_at = Instant::now();
     let mut retry_delay = RETRY_DELAYS.0;
     loop {
@@ -181,13 +200,20 @@ async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, F
     }
 }
 
-/// Starts a daemon and waits until it responds. If two clients start daemons at once, the lock lets only one of them
+fn daemon_of_host(location: DaemonLocation, client: Client) -> Daemon {
+    Daemon { client, socket: location.socket(), location, started: false }
+}
+
+/// Starts a daemon and waits until it responds. Another machine starts its own. If two clients start daemons at once, the lock lets only one of them
 /// run, and both clients connect to that one. If the lock belongs to a daemon that is exiting, another daemon is
 /// launched.
 ///
 /// # Errors
 /// Fails if the daemon cannot be started.
 pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
+    if let Some(connected) = location.connect_host(Dial { starts: true, asks: false }).await {
+        return Ok(daemon_of_host(location, connected?));
+    }
     let program = program()?;
     let mut launched = launch(&program, location.named(), log_file()?)?;
     let started_at = Instant::now();

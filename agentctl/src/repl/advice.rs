@@ -40,15 +40,20 @@ impl Chat {
             },
         };
         let mounts = view.map_or_else(|| self.place.mounts(), |view| view.session.settings.mounts());
-        let folder = shown_mounts(&mounts).unwrap_or_else(|| "no folder in view (-C . shows this one)".to_owned());
+        let way =
+            if self.daemon.client.host().is_some() { "-C /FOLDER shows one there" } else { "-C . shows this one" };
+        let folder = shown_mounts(&mounts).unwrap_or_else(|| format!("no folder in view ({way})"));
         let Mounts { project: folder_in_view, folders: added } = mounts;
         let model = clean_line(&self.model_of(view).model.id);
         let name = format!(" · {model}");
         let mode = view.map_or_else(|| self.place.first_mode(), |view| view.session.settings.mode);
-        let branch = folder_in_view.as_ref().and_then(|mount| branch(&mount.path));
+        let host = self.daemon.client.host();
+        // The folder of another machine may exist here, too.
+        let branch = folder_in_view.as_ref().filter(|_| host.is_none()).and_then(|mount| branch(&mount.path));
         let status = ChatStatus { folder: folder_in_view, added, branch, model, mode, ..ChatStatus::default() };
         self.known.change_status(|shown| *shown = status);
-        self.note(&format!("agentd · {session} · {folder}{name} · /help lists the commands"));
+        let host = host.map(|host| format!(" at {host}")).unwrap_or_default();
+        self.note(&format!("agentd{host} · {session} · {folder}{name} · /help lists the commands"));
     }
 
     /// Shows advice on problems that prevent a good answer.

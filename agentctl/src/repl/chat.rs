@@ -308,8 +308,14 @@ impl Chat {
     /// reconnected or started. The message is not sent again automatically, because it may have arrived.
     async fn explained(&mut self, failure: Failure) -> Failure {
         if self.present && failure.exit == Exit::Unreachable {
-            let global = Global { socket: Some(self.daemon.socket.clone()), json: false };
-            let Ok(daemon) = daemon::connect(&global).await else { return failure };
+            let again = match self.daemon.client.host() {
+                // Questions of ssh would disturb the chat.
+                Some(_) => daemon::start(self.daemon.location.clone()).await,
+                None => {
+                    daemon::connect(&Global { socket: Some(self.daemon.socket.clone()), ..Global::default() }).await
+                }
+            };
+            let Ok(daemon) = again else { return failure };
             self.daemon = daemon;
             return failure.hint("the daemon is back; your text is in the prompt; press Enter to send it");
         }

@@ -1,9 +1,7 @@
 //! Slash commands of the chat, run over the daemon's socket.
 
-use std::path::Path;
-
 use super::{chat::Chat, conversation::ChatBackend as _, prepared, slash::Slash};
-use crate::{exit::Exit, flags::Global};
+use crate::exit::Exit;
 
 impl Chat {
     /// Runs a slash command.
@@ -76,7 +74,6 @@ impl Chat {
 
     /// Runs a command of `agentctl`.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let global = Global { socket: self.daemon.location.named().map(Path::to_owned), json: false };
-        (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await
+        (self.command_line)(self.daemon.location.global(), words.iter().map(|word| (*word).to_owned()).collect()).await
     }
 }

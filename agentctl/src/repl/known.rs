@@ -122,7 +122,8 @@ impl CompletionCache {
         let Ok(view) = view else { return };
         let questions = view.pending.len();
         let stored = view.session;
-        let branch = stored.settings.project.as_ref().and_then(|mount| status::branch(&mount.path));
+        let project = stored.settings.project.as_ref().filter(|_| client.host().is_none());
+        let branch = project.and_then(|mount| status::branch(&mount.path));
         self.change_status(|status| {
             status.agent = stored.agents.last().map(|agent| clean_line(agent)).unwrap_or_default();
             status.mode = stored.settings.mode;

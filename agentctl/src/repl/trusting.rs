@@ -34,7 +34,7 @@ impl Chat {
                 .hint("agentctl project trust DIR trusts a project")
                 .into());
         }
-        let folder = project::absolute(&mount.path)?;
+        let folder = project::absolute(&self.daemon.client, &mount.path)?;
         let report = self.daemon.client.project(&folder).await?;
         match report.trust {
             ProjectTrust::Empty => self.note("there is nothing to trust in .agentd/ of this project"),

@@ -56,7 +56,9 @@ impl Chat {
     /// Uploads the files that a text mentions. An unreadable file stops the turn, because the user relies on it.
     async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
         let mentioned = mentions::find(text, HERE.as_ref());
-        let mounts = if mentioned.is_empty() { Mounts::default() } else { self.mounts().await? };
+        // Files of this machine are never those of a session on another one.
+        let has_own = !mentioned.is_empty() && self.daemon.client.host().is_none();
+        let mounts = if has_own { self.mounts().await? } else { Mounts::default() };
         let bundle = Bundle::collect(mentioned, &mounts, MentionSource::Chat);
         bundle.notes.iter().for_each(|note| self.note(note));
         bundle.named.into_iter().for_each(|named| self.extras.add_file(named));

@@ -339,12 +339,9 @@ impl<L: Line> Driver<'_, L> {
             return Ok(());
         }
         if !self.signals.at_end.cancels(signal) {
-            anyhow::bail!(Failure {
-                exit: signal.exit(),
-                kind: ErrorKind::Conflict,
-                message: "detached; the turn continues".to_owned(),
-                hint: Some(format!("follow it with `{}`", self.line.attach_command())),
-            });
+            let failure = Failure::new(ErrorKind::Conflict, "detached; the turn continues");
+            let hint = format!("follow it with `{}`", self.line.attach_command());
+            anyhow::bail!(Failure { exit: signal.exit(), ..failure.hint(hint) });
         }
         self.cancelled = true;
         self.signals.set_stopping(true);
@@ -362,12 +359,8 @@ impl<L: Line> Driver<'_, L> {
 
     /// Returns the failure of a client that ends before the cancelled turn has ended.
     fn abandoned_error(&self, message: &str) -> Failure {
-        Failure {
-            exit: self.signals.exit(Exit::Cancelled),
-            kind: ErrorKind::Conflict,
-            message: message.to_owned(),
-            hint: Some(format!("it is being cancelled; see how it ended with `{}`", self.line.attach_command())),
-        }
+        let hint = format!("it is being cancelled; see how it ended with `{}`", self.line.attach_command());
+        Failure { exit: self.signals.exit(Exit::Cancelled), ..Failure::new(ErrorKind::Conflict, message).hint(hint) }
     }
 
     /// Sends the user's answer. Returns true if the question is settled. A late answer does not fail the turn. If the

@@ -19,6 +19,7 @@ use agentd_proto::client::{
     Client, ClientError, ClientErrorKind, EventStream, StartRequest, TurnFrame, TurnSender, TurnStream,
 };
 use futures_util::{FutureExt as _, future::select_all};
+use tokio::task::JoinHandle;
 
 use super::or_never;
 use crate::{
@@ -31,11 +32,17 @@ use crate::{
 /// longer.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 
+/// Time limit for the connection to another machine to come back, such as after a change of networks.
+const HOST_RECONNECT_LIMIT: Duration = Duration::from_secs(60);
+
 /// Time for a supervisor such as systemd to restart the daemon. After this time, the client starts the daemon.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between connection attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Delay between attempts to connect to another machine, whose server for ssh may lock out more frequent clients.
+const HOST_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// A message received from a line.
 #[derive(Debug)]
@@ -102,6 +109,8 @@ pub(crate) struct SocketLine {
     children: Option<Children>,
     /// Event to deliver after the pending events of subagents.
     deferred: Option<Box<Event>>,
+    /// Connection attempt in progress.
+    connecting: Option<JoinHandle<Result<Client, ClientError>>>,
 }
 
 #[derive(Debug)]
@@ -166,6 +175,7 @@ impl SocketLine {
             cancelled: false,
             children: None,
             deferred: None,
+            connecting: None,
         }
     }
 
@@ -209,7 +219,10 @@ impl SocketLine {
                 }
                 Ok(()) => return Ok(()),
                 Err(error) if !is_connection_lost(&error) => return Err(error.into()),
-                Err(_) if since.elapsed() > RECONNECT_LIMIT => {
+                Err(error) if self.location.host().is_some() && since.elapsed() > HOST_RECONNECT_LIMIT => {
+                    return Err(self.lost_error(&error.message));
+                }
+                Err(_) if self.location.host().is_none() && since.elapsed() > RECONNECT_LIMIT => {
                     return Err(self.lost_error("the daemon stopped and did not come back"));
                 }
                 Err(_) => tokio::time::sleep(RETRY_DELAY).await,
@@ -218,7 +231,7 @@ impl SocketLine {
     }
 
     async fn subscribe_again(&mut self) -> Result<(), ClientError> {
-        let client = self.location.connect().await?;
+        let client = self.connect_again().await?;
         let session = self.session.to_string();
         let stream = client.subscribe(&session, self.last_seq, true).await?;
         if self.cancelled {
@@ -229,6 +242,23 @@ impl SocketLine {
         self.source = Source::Events(Box::new(stream));
         self.replays = true;
         Ok(())
+    }
+
+    /// Connects in a task, because `next` is cancelled at every key, and another machine takes seconds to answer.
+    async fn connect_again(&mut self) -> Result<Client, ClientError> {
+        let location = self.location.clone();
+        let connecting = self.connecting.get_or_insert_with(|| {
+            tokio::spawn(async move {
+                let connected = location.connect().await;
+                if connected.is_err() && location.host().is_some() {
+                    tokio::time::sleep(HOST_RETRY_DELAY).await;
+                }
+                connected
+            })
+        });
+        let connected = connecting.await;
+        self.connecting = None;
+        connected.unwrap_or_else(|error| Err(ClientError::new(ClientErrorKind::Lost, error.to_string())))
     }
 
     fn lost_error(&self, message: &str) -> Failure {
@@ -353,7 +383,8 @@ impl Line for SocketLine {
     }
 
     fn attach_command(&self) -> String {
-        format!("agentctl attach {}", short_id(self.session))
+        let host = self.location.host().map(|host| format!("--host {host} ")).unwrap_or_default();
+        format!("agentctl {host}attach {}", short_id(self.session))
     }
 }
 

@@ -92,7 +92,9 @@ export async function start(agentctl, env) {
     throw new NotRunning(`no daemon is running, and the program ${agentctl} was not found`, "NOT_RUNNING", hint);
   }
   await new Promise((resolve, reject) => {
-    const child = execFile(program, ["start", "--json"], { env }, (error, _, output) => {
+    // The packages connect to a socket of this machine.
+    const here = { ...env, AGENTD_HOST: "" };
+    const child = execFile(program, ["start", "--json"], { env: here }, (error, _, output) => {
       if (!error) return resolve();
       const hint = "run `agentctl doctor` to see what is wrong";
       reject(new NotRunning(output.trim() || "the daemon did not start", "NOT_RUNNING", hint));

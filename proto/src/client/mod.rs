@@ -19,13 +19,18 @@ pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender,
 
 use std::{
     error::Error as _,
-    path::{Path, PathBuf},
+    io,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use agentd_core::error::ErrorKind;
 use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
+};
 use tonic::{
     Code, Status, Streaming,
     transport::{Channel, Endpoint},
@@ -35,7 +40,7 @@ use tower::service_fn;
 use crate::{
     MAX_MESSAGE_BYTES, PROTOCOL_VERSION,
     convert::{Wire, WireError},
-    socket::{self, Io, SocketError},
+    socket::{self, SocketError},
     start_variables::StartVariables,
     status,
     v1::{self, daemon_client::DaemonClient},
@@ -149,6 +154,8 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 pub struct Client {
     channel: Channel,
     hello: Hello,
+    /// Address of the daemon's machine; `None` for a daemon of this machine.
+    host: Option<Arc<str>>,
 }
 
 /// Defines the constructors of the service stubs.
@@ -210,7 +217,10 @@ impl Client {
                 PROTOCOL_VERSION,
             ),
         )
-        .with_hint("stop the daemon with `agentctl stop`; the next command starts a matching one"))
+        .with_hint(match self.host {
+            Some(_) => "install the same version of agentd on both machines",
+            None => "stop the daemon with `agentctl stop`; the next command starts a matching one",
+        }))
     }
 
     /// Connects like [`Client::connect`], but accepts a daemon of any version, so that it can be stopped.
@@ -220,12 +230,17 @@ impl Client {
     /// daemon that does not support the handshake.
     pub async fn connect_any_version(path: &Path) -> Result<Self, ClientError> {
         let first = socket::connect(path).await?;
-        let channel = match open_channel(path.to_owned(), first).await {
+        let again = path.to_owned();
+        let dial = move || {
+            let path = again.clone();
+            async move { socket::connect(&path).await.map_err(io::Error::from) }
+        };
+        let channel = match open_channel(first, dial).await {
             Ok(channel) => channel,
             Err(problem) => return Err(hung_up(path, &problem).await),
         };
         match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(channel.clone())).await {
-            Ok(Ok(hello)) => Ok(Self { channel, hello }),
+            Ok(Ok(hello)) => Ok(Self { channel, hello, host: None }),
             Ok(Err(status)) if status.code() == tonic::Code::Unimplemented => Err(ClientError::new(
                 ClientErrorKind::OtherVersion,
                 format!("the server at {} does not support the handshake", path.display()),
@@ -236,24 +251,54 @@ impl Client {
         }
     }
 
+    /// Connects to the daemon of another machine, whose address is `host`, through `first`. Connections that replace a
+    /// broken one are opened by `dial`. Accepts a daemon of any version.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::Lost`] if no daemon answers the handshake in time.
+    pub async fn connect_through(
+        host: &str,
+        first: UnixStream,
+        dial: impl Fn() -> io::Result<UnixStream> + Clone + Send + Sync + 'static,
+        limit: Duration,
+    ) -> Result<Self, ClientError> {
+        let failed = |problem: &str| ClientError::new(ClientErrorKind::Lost, problem);
+        let channel = open_channel(first, move || std::future::ready(dial())).await.map_err(|error| failed(&error))?;
+        match tokio::time::timeout(limit, shake_hands(channel.clone())).await {
+            Ok(Ok(hello)) => Ok(Self { channel, hello, host: Some(host.into()) }),
+            Ok(Err(status)) => Err(failed(status.message())),
+            Err(_) => Err(failed("it does not answer")),
+        }
+    }
+
+    /// Returns the address of the daemon's machine, or `None` for a daemon of this machine. Paths of such a daemon are
+    /// those of its machine.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
     /// Returns the daemon's response to the handshake.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 }
 
-async fn open_channel(path: PathBuf, first: Io) -> Result<Channel, String> {
+async fn open_channel<S, F>(first: S, dial: impl Fn() -> F + Clone + Send + Sync + 'static) -> Result<Channel, String>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    F: Future<Output = io::Result<S>> + Send + 'static,
+{
     // Uses the connection that is already open; new connections are opened only to reconnect.
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
         let opened = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let path = path.clone();
+        let dial = dial.clone();
         async move {
             let io = match opened {
                 Some(io) => io,
-                None => socket::connect(&path).await.map_err(std::io::Error::from)?,
+                None => dial().await?,
             };
-            Ok::<_, std::io::Error>(TokioIo::new(io))
+            Ok::<_, io::Error>(TokioIo::new(io))
         }
     });
     // The address is never resolved, because the connector opens the socket.

@@ -40,6 +40,7 @@
 //! - [`learning`]: limits and quirks of servers, detected, reported and remembered. [`refusals`]: pictures, tools and
 //!   single tools that a server rejects, in any wording. [`routes`]: use of proxies.
 //! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model received.
+//! - [`remote`]: daemons of other machines, over SSH.
 //! - [`agents`]: their selection, handing over of a session, and delegation. [`subagents`]: sessions that do parts of
 //!   the work.
 //! - [`accounts`]: versions in addresses, keys that expire, client certificates. [`adding_models`]: accounts added by a
@@ -139,6 +140,7 @@ mod readme;
 mod recordings;
 mod refusals;
 mod relief;
+mod remote;
 mod requests;
 mod resume;
 mod retention;

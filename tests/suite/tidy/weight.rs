@@ -9,7 +9,7 @@ use super::{Source, assert_none, files, product, root};
 /// Maximum number of lines and tokens of each crate. When a crate shrinks, its maximum is lowered. A commit that raises
 /// a maximum states the reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
-    ("agentctl", 27_730, 303_700),
+    ("agentctl", 28_150, 308_600),
     ("agentd", 10_580, 114_000),
     ("crates/archive", 1_110, 11_850),
     ("crates/audit", 1_520, 14_950),

@@ -77,6 +77,7 @@ pub(crate) struct AddArgs {
 
 /// Runs the command `agentctl models add`.
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
+    daemon::refuse_host(global, "models add")?;
     let present = is_attended();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
     let own = OwnFiles::read(args.slot)?;

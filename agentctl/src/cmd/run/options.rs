@@ -131,10 +131,13 @@ pub(super) async fn collect_mentions(
     let Some(text) = text else { return Bundle::default() };
     let current_folder = Path::new("");
     let found = mentions::find(text, current_folder);
-    let mounts = if found.is_empty() { Mounts::default() } else { target.current_mounts(daemon).await };
+    // Files of this machine are never those of a session on another one.
+    let has_own = !found.is_empty() && daemon.client.host().is_none();
+    let mounts = if has_own { target.current_mounts(daemon).await } else { Mounts::default() };
     let bundle = Bundle::collect(found, &mounts, source);
     let missing = mentions::missing(text, current_folder);
-    let missing = missing.iter().map(|path| format!("#{path} is not a file and is sent as text"));
+    let place = if daemon.client.host().is_some() { " of this machine" } else { "" };
+    let missing = missing.iter().map(|path| format!("#{path} is not a file{place} and is sent as text"));
     note_lines(bundle.notes.iter().cloned().chain(missing));
     bundle
 }
@@ -192,7 +195,7 @@ pub(super) async fn play(
     at_interrupt: Option<AtInterrupt>,
 ) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let mount = project_folder(project)?;
+    let mount = project_folder(project, daemon.client.host())?;
     let request = PlayRequest {
         text: Vec::new(),
         mode: match (choice.live_tools, choice.live_model) {
@@ -200,8 +203,8 @@ pub(super) async fn play(
             (_, true) => PlayMode::LiveModel,
             _ => PlayMode::Strict,
         },
-        project: Some(mount.path),
-        writable: mount.writable,
+        writable: mount.as_ref().is_some_and(|mount| mount.writable),
+        project: mount.map(|mount| mount.path),
         approve: at_interrupt == Some(AtInterrupt::Approve),
         update: choice.update,
     };
@@ -228,13 +231,16 @@ pub(super) async fn play(
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// Returns the project folder for a replay: the named folder, or the current one.
-fn project_folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
-    let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
+/// Returns the project folder for a replay: the named folder, or the current one, which another machine does not have.
+fn project_folder(project: Option<&ProjectChoice>, host: Option<&str>) -> Result<Option<Mount>, Failure> {
+    let named = project.map(|project| project.resolve(host)).transpose()?.flatten();
+    if host.is_some() {
+        return Ok(named);
+    }
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
     let folder_error =
         |error| Failure::usage(format!("could not find the current folder: {error}")).hint("name one: -C DIR");
-    named.map_or_else(|| current().map_err(folder_error), Ok)
+    named.map_or_else(|| current().map_err(folder_error), Ok).map(Some)
 }
 
 /// Writes a recording of the session to a file.

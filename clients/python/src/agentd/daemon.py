@@ -94,8 +94,10 @@ async def start(agentctl: str, environ: Mapping[str, str]) -> None:
     if program is None:
         raise NotRunning(f"no daemon is running, and the program {agentctl} was not found", "NOT_RUNNING", hint)
     nothing = asyncio.subprocess.DEVNULL
+    # The packages connect to a socket of this machine.
+    here = {**environ, "AGENTD_HOST": ""}
     process = await asyncio.create_subprocess_exec(
-        program, "start", "--json", env=dict(environ), stdin=nothing, stdout=nothing, stderr=asyncio.subprocess.PIPE
+        program, "start", "--json", env=here, stdin=nothing, stdout=nothing, stderr=asyncio.subprocess.PIPE
     )
     _, output = await process.communicate()
     if process.returncode != 0:

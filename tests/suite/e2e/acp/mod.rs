@@ -4,11 +4,13 @@
 //! - [`turns`]: prompts and their updates. [`asking`]: approvals and questions. [`sessions`]: listing, loading and
 //!   settings of sessions. [`servers`]: MCP servers from editors. [`ending`]: cancellation, editors that disconnect,
 //!   restarted daemons. [`lines`]: invalid input. [`buffers`]: files with unsaved text.
+//!   [`remote`]: daemons of other machines.
 
 mod asking;
 mod buffers;
 mod ending;
 mod lines;
+mod remote;
 mod servers;
 mod sessions;
 mod turns;

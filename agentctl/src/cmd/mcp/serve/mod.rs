@@ -84,7 +84,8 @@ pub(crate) struct ServeArgs {
 
 /// Runs `agentctl mcp serve` until standard input ends or a signal arrives.
 pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<Exit> {
-    let project = args.project.as_ref().map(MountArg::resolve).transpose()?;
+    let host = daemon::named_host(global);
+    let project = args.project.as_ref().map(|project| project.resolve(host.as_deref())).transpose()?;
     if std::io::stdin().is_terminal() {
         note("waiting for an MCP client on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)");
     }

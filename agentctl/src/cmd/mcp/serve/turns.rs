@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     cmd::interrupts::resolve,
-    daemon::Daemon,
+    daemon::{self, Daemon},
     failure::Failure,
     keyboard::Keyboard,
     mount::FolderChanges,
@@ -321,6 +321,8 @@ impl AgentServer {
                 .hint("the user can start it with `agentctl mcp serve -C DIR`"));
         };
         let path = fs::canonicalize(base.path.join(named)).ok();
+        // Links of another machine cannot be resolved here, so only its folder as a whole is used.
+        let path = path.filter(|_| daemon::named_host(&self.global).is_none());
         let path = path.filter(|path| path.starts_with(&base.path) && path.is_dir() && path.to_str().is_some());
         match path {
             Some(path) => Ok(Some(Mount { path, writable: base.writable })),
