@@ -20,7 +20,6 @@ use agentd_exchange::ExchangeLog;
 use agentd_extensions::{project::ProjectStore, skills::SkillStore};
 use agentd_lsp::{LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
-use agentd_models::ModelRecords;
 use agentd_sandbox::{host::Sandbox, process::ConfinedPrograms};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
@@ -58,6 +57,8 @@ pub struct Parts {
     pub store: Arc<SqliteStore>,
     /// Reads and searches documents. Closed after all turns have ended.
     pub library: Arc<Library>,
+    /// Reads and searches code, if this build supports it.
+    pub code: Option<Arc<dyn CodeReader>>,
     /// The audit log. Closed after all turns have ended.
     pub audit: Arc<AuditLog>,
     /// Log of model requests and answers. Flushed after the last turn has ended.
@@ -101,19 +102,19 @@ pub async fn assemble(
     let ConfigSource { paths, env, .. } = source;
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
-    let model_maker =
-        ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
-    let models = Arc::new(ReloadableModels(RwLock::new(model_maker.make(config)?.into())));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
+    let model_maker = ModelMaker::new(&paths.data, env.routes(), (store.clone(), Arc::clone(&clock)));
+    let models = Arc::new(ReloadableModels(RwLock::new(model_maker.make(config)?.into())));
     let stored_head = audit::stored_head(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), stored_head).await?;
     audit::record_start(&audit, &*clock, &config.rules).await;
     let exchanges = audit::exchanges(config, paths.data.join("traces"), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
-    let code = code::reader(OWN_PROGRAM);
-    let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
+    let code = code::reader(OWN_PROGRAM, models.clone());
+    let library = documents::library(&paths.data, &config.daemon, &clock).with_embeddings(models.clone());
+    let library = Arc::new(library);
     let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
     let projects = ProjectStore::new(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = source.plugins.clone();
@@ -151,7 +152,7 @@ pub async fn assemble(
     let mut workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())
         .with_memories(paths.data.join("memories"))
         .with_worktrees(worktrees);
-    workspaces.code = code;
+    workspaces.code = code.clone();
     let player = Arc::new(Player {
         folder: paths.data.join("replays"),
         models: models.clone(),
@@ -195,6 +196,7 @@ pub async fn assemble(
         engine,
         store,
         library,
+        code,
         audit,
         exchanges,
         clock,

@@ -6,12 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use agentd_core::ports::CodeReader;
+use agentd_core::ports::{CodeReader, Models};
 
 /// Creates the code reader. Its workers are started from this binary, not before the first query.
 #[cfg(feature = "code")]
-pub(crate) fn reader(program: &str) -> Option<Arc<dyn CodeReader>> {
-    Some(Arc::new(agentd_code::CodePool::new(agentd_code::PoolConfig::new(program.into()))))
+pub(crate) fn reader(program: &str, models: Arc<dyn Models>) -> Option<Arc<dyn CodeReader>> {
+    let pool = agentd_code::CodePool::new(agentd_code::PoolConfig::new(program.into()));
+    Some(Arc::new(pool.with_embeddings(models)))
 }
 
 /// Runs the worker for one folder if the first argument requests it.
@@ -23,7 +24,7 @@ pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
 
 /// Returns `None`: this build has no code index and offers no code tools.
 #[cfg(not(feature = "code"))]
-pub(crate) fn reader(_program: &str) -> Option<Arc<dyn CodeReader>> {
+pub(crate) fn reader(_program: &str, _models: Arc<dyn Models>) -> Option<Arc<dyn CodeReader>> {
     None
 }
 

@@ -88,7 +88,7 @@ mod substitute {
     use agentd_core::{
         error::{ErrorKind, KnowledgeError},
         knowledge::{DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading},
-        ports::{Clock, Knowledge, OnProgress, Pictures},
+        ports::{Clock, Knowledge, Models, OnProgress, Pictures},
     };
     use futures_util::{FutureExt as _, future::BoxFuture};
     use tokio_util::sync::CancellationToken;
@@ -103,6 +103,11 @@ mod substitute {
     impl Library {
         /// Does nothing, because nothing is open.
         pub async fn close(&self) {}
+
+        /// Does nothing, because nothing is searched.
+        pub(crate) fn with_embeddings(self, _models: Arc<dyn Models>) -> Self {
+            self
+        }
     }
 
     /// Creates the library for a build that reads no documents.

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt::Write, process::ExitCode};
 
-use agentd_core::error::{AuditError, ErrorKind, KnowledgeError, ModelError, StoreError, WorkspaceError};
+use agentd_core::error::{AuditError, CodeError, ErrorKind, KnowledgeError, ModelError, StoreError, WorkspaceError};
 use agentd_engine::EngineError;
 use agentd_proto::{convert::WireError, status::to_status};
 use tonic::Status;
@@ -121,7 +121,7 @@ macro_rules! refusal_from {
     )*};
 }
 
-refusal_from!(EngineError, WorkspaceError, KnowledgeError, AuditError, ModelError, StoreError);
+refusal_from!(EngineError, WorkspaceError, KnowledgeError, CodeError, AuditError, ModelError, StoreError);
 
 impl From<WireError> for Refusal {
     fn from(error: WireError) -> Self {

@@ -9,10 +9,10 @@ use std::{
 
 use agentd_core::{
     model::{Slot, SlotInfo},
-    ports::{FallbackModel, Model, Models},
+    ports::{Clock, Embeddings, FallbackModel, Model, Models, Store},
     route::Routes,
 };
-use agentd_models::{ModelRecords, ModelRouter};
+use agentd_models::{EmbeddingStore, EmbeddingsConfig, ModelConfigError, ModelRecords, ModelRouter};
 
 use crate::{
     config::{Config, ModelLocation},
@@ -29,6 +29,8 @@ pub struct ModelMaker {
     /// Recorded properties of models. A reload does not change them.
     records: Arc<ModelRecords>,
     routes: Routes,
+    /// Journal and clock, to count the usage of embeddings.
+    journal: (Arc<dyn Store>, Arc<dyn Clock>),
     /// Embedded models created so far. If a reload does not change a model's settings, the model stays loaded.
     embedded: Mutex<LoadedModels>,
 }
@@ -37,8 +39,9 @@ pub struct ModelMaker {
 type LoadedModels = Vec<((PathBuf, Duration), Arc<dyn Model>)>;
 
 impl ModelMaker {
-    pub(crate) fn new(data: &Path, records: Arc<ModelRecords>, routes: Routes) -> Self {
-        Self { data: data.to_path_buf(), records, routes, embedded: Mutex::default() }
+    pub(crate) fn new(data: &Path, routes: Routes, journal: (Arc<dyn Store>, Arc<dyn Clock>)) -> Self {
+        let records = ModelRecords::open(data.join("model-facts.json"));
+        Self { data: data.to_path_buf(), records, routes, journal, embedded: Mutex::default() }
     }
 
     /// Creates the models, without calling a server or loading weights.
@@ -66,8 +69,19 @@ impl ModelMaker {
         let router = router.map_err(|error| {
             Failure::usage(error.to_string()).with_source(error).with_hint("fix it in models.yaml or in MODEL_*")
         })?;
+        let embeddings = config.embeddings.clone().map(|embeddings| self.embeddings(embeddings)).transpose();
+        let embeddings = embeddings.map_err(|error| {
+            Failure::usage(format!("invalid embeddings: {error}")).with_hint("fix them in models.yaml")
+        })?;
         *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = in_use;
-        Ok(SlotModels { router, local })
+        Ok(SlotModels { router, local, embeddings })
+    }
+
+    fn embeddings(&self, mut config: EmbeddingsConfig) -> Result<Arc<dyn Embeddings>, ModelConfigError> {
+        // The only relative path is that of the files of sessions.
+        config.folders.iter_mut().for_each(|folder| *folder = self.data.join(&*folder));
+        let folder = self.data.join("embeddings");
+        Ok(Arc::new(EmbeddingStore::new(config, folder, self.routes.clone(), self.journal.clone())?))
     }
 
     /// Returns the file of the built-in model: the user's own file, or the file that a package installed beside the
@@ -95,6 +109,7 @@ impl ModelMaker {
 pub struct SlotModels {
     router: ModelRouter,
     local: BTreeMap<Slot, Arc<dyn Model>>,
+    embeddings: Option<Arc<dyn Embeddings>>,
 }
 
 /// Models that the engine uses, which a reload may replace.
@@ -113,23 +128,23 @@ impl ReloadableModels {
 
 impl Models for ReloadableModels {
     fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        let SlotModels { router, local } = &*self.current();
+        let SlotModels { router, local, .. } = &*self.current();
         local.get(&slot).cloned().unwrap_or_else(|| router.get(slot))
     }
 
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
-        let SlotModels { router, local } = &*self.current();
+        let SlotModels { router, local, .. } = &*self.current();
         if local.contains_key(&slot) { None } else { router.named(slot, id) }
     }
 
     fn own_slots(&self) -> Vec<Slot> {
-        let SlotModels { router, local } = &*self.current();
+        let SlotModels { router, local, .. } = &*self.current();
         let own = router.own_slots();
         Slot::ALL.into_iter().filter(|slot| own.contains(slot) || local.contains_key(slot)).collect()
     }
 
     fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
-        let SlotModels { router, local } = &*self.current();
+        let SlotModels { router, local, .. } = &*self.current();
         if local.contains_key(&slot) {
             return Vec::new();
         }
@@ -142,11 +157,15 @@ impl Models for ReloadableModels {
     }
 
     fn list(&self) -> Vec<SlotInfo> {
-        let SlotModels { router, local } = &*self.current();
+        let SlotModels { router, local, .. } = &*self.current();
         let own = |info: SlotInfo| match local.get(&info.slot) {
             Some(model) => SlotInfo { slot: info.slot, falls_back_to: None, model: model.info().clone() },
             None => info,
         };
         router.list().into_iter().map(own).collect()
+    }
+
+    fn embeddings(&self) -> Option<Arc<dyn Embeddings>> {
+        self.current().embeddings.clone()
     }
 }

@@ -33,6 +33,7 @@ pub(crate) const DOCS_HELP: &str = "Examples:
   agentctl docs show uploads/report.pdf --page 12
   agentctl docs show 'uploads/all.zip!/report.pdf'
   agentctl docs reindex                         read all of them again
+  agentctl docs embed                           of `embeddings` in models.yaml; also code
   agentctl docs stats
 
 PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, recognized text of scans and pictures, \
@@ -105,6 +106,14 @@ pub(crate) enum DocsCommand {
         #[command(flatten)]
         common: CommonArgs,
     },
+    /// Send documents and code to your server for embeddings, so that they are found by meaning
+    Embed {
+        /// Send without asking
+        #[arg(long, short)]
+        yes: bool,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
     /// Show the size of the index of all sessions
     Stats,
 }
@@ -160,6 +169,7 @@ pub(crate) async fn handle(daemon: Daemon, json: bool, command: DocsCommand) -> 
             let session = named(&common).await?;
             index(&daemon, session, &paths, true, json).await
         }
+        DocsCommand::Embed { yes, common } => embed(&daemon, &named(&common).await?.to_string(), yes, json).await,
         DocsCommand::Stats => {
             let stats = daemon.client.document_stats().await?;
             report::show(json, &stats, || {
@@ -215,6 +225,35 @@ async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: boo
     let shown = listing_shown(session, &done, json)?;
     // A reindexed folder may contain files that are not documents; that is not a failure.
     Ok(if again || is_whole && !done.documents.is_empty() { shown } else { Exit::Failed })
+}
+
+/// Embeds the texts of a session after asking. With `json`, only counts them unless `yes` is true.
+async fn embed(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {
+    let run = async |send: bool| {
+        let mut spinner = Spinner::new(TerminalStyle::detect());
+        spinner.show(if send { "embedding" } else { "reading" });
+        let done = daemon.client.embed(session, send).await;
+        spinner.clear();
+        done
+    };
+    let mut found = run(false).await?;
+    let texts = report::count(found.texts, "text");
+    let what = format!("{texts} (about {} tokens) to {}", found.tokens, clean_line(&found.server));
+    if found.texts > 0 && !yes && !json {
+        if !is_attended() {
+            let failure = Failure::usage(format!("cannot ask whether to send {what}: no terminal"));
+            anyhow::bail!(failure.hint("add --yes to confirm, or --json to only count"));
+        }
+        if !ask::confirm(&format!("Send {what}? [y/N] "))? {
+            note("nothing was sent");
+            return Ok(Exit::Cancelled);
+        }
+    }
+    if found.texts > 0 && (yes || !json) {
+        found = run(true).await?;
+    }
+    let done = if found.texts > 0 { format!("sent {what}") } else { "nothing new to embed".to_owned() };
+    report::show(json, &found, || report::lines([done]))
 }
 
 /// Formats progress: `uploads/report.pdf  12 of 300 (4 %)`.

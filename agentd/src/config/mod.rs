@@ -31,7 +31,7 @@ use agentd_core::agent::Agents;
 use agentd_extensions::skills::SkillSettings;
 use agentd_lsp::LanguageConfig;
 use agentd_mcp::McpConfig;
-use agentd_models::{Fallback, ModelConfig, RenewableKey};
+use agentd_models::{EmbeddingsConfig, Fallback, ModelConfig, RenewableKey};
 use agentd_policy::{Policy, RuleError, RuleFile, Rules};
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
@@ -64,6 +64,8 @@ pub struct Config {
     pub daemon: DaemonSettings,
     /// Slots from `models.yaml` and `MODEL_*`.
     pub models: ModelSettings,
+    /// Settings of the embeddings from `models.yaml`.
+    pub embeddings: Option<EmbeddingsConfig>,
     /// Tool settings from `tools.yaml`.
     pub tools: ToolSettings,
     /// Agents from `agents.yaml` and from plugins.
@@ -106,7 +108,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut origins = Origins::default();
     let sources = &sources.with_dotenv()?;
     let daemon = daemon_settings(sources, &mut origins)?;
-    let models = models::resolve(sources, &mut origins)?;
+    let (models, embeddings) = models::resolve(sources, &mut origins)?;
     let (mcp, server_plugins) = mcp::resolve(sources, &mut origins)?;
     let names = ToolNames::new(&mcp);
     let tools = agents::tools(sources, &names, &mut origins)?;
@@ -115,6 +117,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     Ok(Config {
         daemon,
         models,
+        embeddings,
         tools,
         agents,
         agent_plugins,
@@ -164,13 +167,14 @@ impl Config {
             ModelLocation::Server(model) => Some(&**model),
             ModelLocation::Gguf(_) => None,
         });
-        slots.flat_map(|model| {
+        let slots = slots.flat_map(|model| {
             let fallbacks = model.fallback.iter().filter_map(|fallback| match fallback {
                 Fallback::Model(model) => Some(&**model),
                 Fallback::Slot(_) | Fallback::Id(_) => None,
             });
             std::iter::once(model).chain(fallbacks)
-        })
+        });
+        slots.chain(self.embeddings.iter().map(|embeddings| &embeddings.model))
     }
 }
 

@@ -13,7 +13,9 @@ use agentd_core::{
     model::{Slot, is_model_id},
     usage::Prices,
 };
-use agentd_models::{Certificates, ChatTemplate, Effort, Fallback, ModelConfig, Thinking, Wire, default_models};
+use agentd_models::{
+    Certificates, ChatTemplate, Effort, EmbeddingsConfig, Fallback, ModelConfig, Thinking, Wire, default_models,
+};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -61,6 +63,7 @@ struct ModelsFile {
     code: Option<SlotFile>,
     chat: Option<SlotFile>,
     others: BTreeMap<String, SlotFile>,
+    embeddings: Option<SlotFile>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -93,6 +96,8 @@ struct SlotFile {
     body: Option<Map<String, Value>>,
     chat_template: Option<ChatTemplate>,
     fallback: Option<Vec<Spanned<String>>>,
+    /// Only for the embeddings, which have no slot.
+    folders: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -134,12 +139,17 @@ struct SlotLayer {
 /// Error message for invalid prices.
 const INVALID_PRICES: &str = "prices must be from 0 to 10000, and their tiers in ascending order";
 
-pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
+/// Models by slot, and the settings of the embeddings.
+type ResolvedModels = (ModelSettings, Option<EmbeddingsConfig>);
+
+pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ResolvedModels, ConfigError> {
     let variables = sources.env.texts();
     let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
     let mut others: BTreeMap<String, SlotLayer> = BTreeMap::new();
+    let mut highest_embeddings = None;
     for file in sources.files_of(Subject::Models) {
-        let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables)?;
+        let ModelsFile { base, reasoning, vision, code, chat, others: named, embeddings } =
+            yaml::parse(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         for (slot, layer) in Slot::ALL.into_iter().zip([base, reasoning, vision, code, chat]) {
             let Some(layer) = layer else { continue };
@@ -148,6 +158,13 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
         }
         for (name, layer) in named {
             others.insert(name, reader.slot(layer)?);
+        }
+        if let Some(mut layer) = embeddings {
+            // Not merged with other files, so that no key goes to another server. The files of sessions have a name.
+            let folders = reader.texts(&layer.folders.take().unwrap_or_default())?.into_iter();
+            let folders = folders.map(|path| if path == "uploads" { "workspace".into() } else { reader.path(&path) });
+            highest_embeddings = Some((folders.collect(), reader.slot(layer)?));
+            origins.set("models.embeddings", &file.origin);
         }
     }
     for slot in Slot::ALL {
@@ -167,8 +184,11 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     let anthropic = AnthropicDefaults::from_env(sources);
     let others = others
         .into_iter()
-        .map(|(name, layer)| layer.into_fallback(&name, &anthropic).map(|model| (name, model)))
+        .map(|(name, layer)| layer.into_model(&format!("others.{name}"), &anthropic).map(|model| (name, model)))
         .collect::<Result<_, _>>()?;
+    let embeddings = highest_embeddings.map(|(folders, layer)| {
+        layer.into_model("embeddings", &anthropic).map(|model| EmbeddingsConfig { model, folders })
+    });
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
@@ -179,7 +199,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
             settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
         }
     }
-    Ok(settings)
+    Ok((settings, embeddings.transpose()?))
 }
 
 impl SlotKey {
@@ -256,7 +276,7 @@ impl SlotLayer {
             (None, _) if wire == Wire::Anthropic => anthropic.base_url()?,
             // A key for the other wire must not be sent to this URL.
             (None, Some(_)) if server.wire != Some(Wire::Anthropic) => DEFAULT_BASE_URL.to_owned(),
-            (None, _) => return Err(no_address(slot)),
+            (None, _) => return Err(environment::no_address(slot)),
         };
         let key = server.api_key.clone().or_else(|| anthropic.key_for(wire, &base_url));
         let (own, shared) = (&self.more, &server.more);
@@ -301,11 +321,11 @@ impl SlotLayer {
         Ok(ModelLocation::Server(Box::new(model)))
     }
 
-    /// Builds a model without a slot that only serves as a fallback.
-    fn into_fallback(self, name: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
-        let location = || ErrorLocation::Setting(format!("models.others.{name}"));
+    /// Builds a model without a slot, which has this key in the file: a fallback, or the model of the embeddings.
+    fn into_model(self, key: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
+        let location = || ErrorLocation::Setting(format!("models.{key}"));
         let invalid = |message: &str| Err(ConfigError::new(location(), message));
-        if name.parse::<Slot>().is_ok() {
+        if key.strip_prefix("others.").is_some_and(|name| name.parse::<Slot>().is_ok()) {
             return invalid("reserved name of a slot; choose another name");
         }
         if self.fallback.is_some() {
@@ -403,22 +423,13 @@ fn origin_of(address: &str) -> Option<url::Origin> {
     url::Url::parse(address).ok().map(|url| url.origin())
 }
 
-fn no_address(slot: Slot) -> ConfigError {
-    ConfigError::new(
-        ErrorLocation::Setting(format!("models.{slot}")),
-        "the slot has settings, but no address for its model",
-    )
-    .with_hint(format!(
-        "set base_url (or gguf) of {} in models.yaml, or {} in the environment",
-        if slot == Slot::Base { "`base`".to_owned() } else { format!("`{slot}` or of `base`") },
-        environment::variable(slot, "base_url")
-    ))
-}
-
 impl Reader<'_> {
     fn slot(&self, mut slot: SlotFile) -> Result<SlotLayer, ConfigError> {
         if let (Some(gguf), Some(_)) = (&slot.gguf, &slot.base_url) {
             return Err(self.refuse(gguf, "a slot has either `gguf` or `base_url`, not both"));
+        }
+        if let Some(folder) = slot.folders.iter().flatten().next() {
+            return Err(self.refuse(folder, "only `embeddings` has `folders`"));
         }
         let (api_key, certificates) = (self.api_key(&mut slot)?, self.certificates(&slot)?);
         let base_url = slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten();

@@ -134,6 +134,22 @@ fn fallback_models_are_named_or_described() {
 }
 
 #[test]
+fn embeddings_name_their_folders_and_server() {
+    const FILE: &str = "embeddings: {base_url: http://h/v1, api_key: hunter2, id: m, folders: [/a, b, uploads]}";
+    let config = config(&[(Subject::Models, FILE)], &[]);
+    let embeddings = config.embeddings.as_ref().unwrap();
+    let folders: Vec<&str> = embeddings.folders.iter().map(|folder| folder.to_str().unwrap()).collect();
+    assert_eq!((embeddings.model.id.as_str(), folders), ("m", vec!["/a", "/conf/b", "workspace"]));
+    assert!(config.secrets().any(|secret| secret == "hunter2") && config.models.is_empty());
+    let shown = config.values.render(&config.origins, &[], &|text| text.to_owned());
+    let shown = shown.iter().find(|value| value.key == "models.embeddings").unwrap();
+    assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");
+    let refused = |text: &str| resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
+    assert!(refused("embeddings: {id: m}").contains("models.embeddings"));
+    assert!(refused("base: {base_url: http://h, folders: [/a]}").contains("only `embeddings` has `folders`"));
+}
+
+#[test]
 fn shipped_files_set_every_key() {
     let config = config(&[], &[]);
     assert!(config.models.is_empty());

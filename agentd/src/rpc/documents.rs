@@ -1,4 +1,4 @@
-//! Session documents: indexing, listing, reading and searching for users.
+//! Session documents: indexing, listing, reading and searching for users. Also embeddings of documents and code.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -7,11 +7,15 @@ use std::{
 };
 
 use agentd_core::{
+    code::{CodeAnswer, CodeQuestion},
+    embedding::{EmbeddingReport, TextGroup, digest, group_name},
+    error::ErrorKind,
     ids::SessionId,
     knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, OpenDocument, PartRange, Password},
-    ports::{Knowledge, OnProgress},
+    ports::{Embeddings, Knowledge, OnProgress},
 };
 use agentd_engine::Engine;
+use agentd_policy::holds_secrets;
 use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part, search_documents_step};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
@@ -31,6 +35,8 @@ const MAX_OPEN_DOCUMENTS: usize = 300;
 const SEARCH_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Maximum number of results for one request.
 const MAX_RESULTS: usize = 200;
+/// Maximum number of embedded chunks of code in a folder.
+const MAX_CHUNKS: usize = 200_000;
 /// Maximum size of a query in bytes.
 const MAX_QUERY_BYTES: usize = 2000;
 
@@ -108,6 +114,19 @@ service! { Documents:
             let finds = search_all(&context.engine, context.knowledge(), pages, query, &progress, &cancel).await?;
             Ok(step(search_documents_step::Part::Done((&finds).into())))
         }))
+    }
+
+    async fn embed(&self, request: v1::EmbedRequest) -> v1::EmbeddingReport {
+        let embeddings = self.engine.ports().models.embeddings().ok_or_else(|| {
+            Refusal::new(ErrorKind::Configuration, "no server for embeddings is configured")
+                .with_hint("set `embeddings` in models.yaml")
+        })?;
+        let pages = self.documents(&request.session, Vec::new()).await?;
+        let report = EmbeddingReport { sent: request.send, ..EmbeddingReport::default() };
+        let cancel = self.shutdown.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let work = embed(self, &*embeddings, pages, report, &cancel);
+        Ok((&cancel.run_until_cancelled(work).await.ok_or_else(Refusal::stopping)??).into())
     }
 
     async fn stats(&self, _: v1::DocumentStatsRequest) -> v1::DocumentStatsResponse {
@@ -249,6 +268,39 @@ async fn search_all(
     }
     finds.notes.append(&mut pages.notes);
     Ok(finds)
+}
+
+/// Embeds the documents of a session, then the code of its project and added folders, or counts their texts.
+async fn embed(
+    context: &Context,
+    embeddings: &dyn Embeddings,
+    mut pages: Pages,
+    mut report: EmbeddingReport,
+    cancel: &CancellationToken,
+) -> Result<EmbeddingReport, Refusal> {
+    let workspace = context.engine.tree(pages.session).await?.workspace;
+    while let Some(documents) = pages.next(&context.engine).await? {
+        for document in documents.into_iter().filter(|document| !holds_secrets(&document.name)) {
+            let group = context.knowledge().texts(document, cancel.clone()).await?;
+            embeddings.add(&group, &mut report).await?;
+        }
+    }
+    let folders = workspace.project.iter().map(|it| &it.path).chain(workspace.folders.iter().map(|it| &it.path));
+    for folder in folders.filter(|folder| embeddings.covers(folder)) {
+        let Some(code) = &context.parts().code else { break };
+        let mut group = TextGroup { name: group_name("code", &folder.to_string_lossy()), texts: Vec::new() };
+        while group.texts.len() < MAX_CHUNKS {
+            let question = CodeQuestion::Chunks { from: group.texts.len() };
+            let reply = code.ask(folder.clone(), question, Arc::new(|_| {}), cancel.clone()).await?;
+            let CodeAnswer::Hits(hits) = reply.answer else { break };
+            if hits.is_empty() {
+                break;
+            }
+            group.texts.extend(hits.into_iter().map(|hit| (digest(&hit.text), hit.text)));
+        }
+        embeddings.add(&group, &mut report).await?;
+    }
+    Ok(report)
 }
 
 fn list_response(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResponse {

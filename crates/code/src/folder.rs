@@ -14,17 +14,14 @@ use agentd_core::code::{
 use crate::{
     index::CodeIndex,
     map::map,
-    search::{Hit, SearchQuery},
+    search::{Hit, MAX_HITS, SearchQuery},
     symbols::{is_within, outline_of},
-    text::{MAX_BYTES, decode, start_of},
+    text::{MAX_ANSWER, MAX_BYTES, decode, start_of},
     walk::{
         FileTree, MAX_FILES, MayRead, OuterIgnore, OuterRules, RefreshReport, RefreshStep, SkippedFiles, may_index,
         refresh, regular_file, stamp, update,
     },
 };
-
-/// Maximum size of an answer's text in bytes.
-pub const MAX_ANSWER: usize = 4096;
 
 /// Settings of a [`CodeFolder`].
 pub struct FolderConfig {
@@ -121,7 +118,7 @@ impl CodeFolder {
             CodeQuestion::Search { below, .. }
             | CodeQuestion::Symbol { below, .. }
             | CodeQuestion::Outline { path: below } => below,
-            CodeQuestion::Map { .. } => "",
+            CodeQuestion::Chunks { .. } | CodeQuestion::Map { .. } => "",
         };
         let within = self.index.paths().filter(|path| is_within(path, below)).count();
         let mut unread = BTreeMap::new();
@@ -129,21 +126,35 @@ impl CodeFolder {
             *unread.entry(*reason).or_default() += 1;
         }
         let answer = match question {
-            CodeQuestion::Search { query, below, limit } => CodeAnswer::Hits(self.search(query, below, *limit)),
+            CodeQuestion::Search { query, below, limit, similar } => {
+                let query = SearchQuery { similar: similar.clone(), ..SearchQuery::new(query).within(below) };
+                CodeAnswer::Hits(self.find(&query, *limit))
+            }
+            CodeQuestion::Chunks { from } => CodeAnswer::Hits(self.chunks(*from)),
             CodeQuestion::Symbol { name, below } => CodeAnswer::Symbol(self.find_symbol(name, below)),
             CodeQuestion::Outline { path } => CodeAnswer::Outline(self.outline(path)),
             CodeQuestion::Map { max_tokens } => CodeAnswer::Map(self.map(*max_tokens)),
         };
         let (files, skipped) = (self.index.paths().count(), self.skipped.len());
         let Self { is_truncated, is_partial, .. } = *self;
-        let index = CodeIndexState { files, within, skipped, unread, is_truncated, is_partial };
+        let index = CodeIndexState { files, within, skipped, unread, is_truncated, is_partial, note: None };
         CodeReply { answer, index }
     }
 
     /// Finds code in a file or folder by words, symbols or a plain question, best first.
     pub fn search(&self, query: &str, below: &str, limit: usize) -> Vec<CodeHit> {
-        let hits = self.index.search(&SearchQuery::new(query).within(below), limit);
-        hits.into_iter().map(|hit| self.hit(hit)).collect()
+        self.find(&SearchQuery::new(query).within(below), limit)
+    }
+
+    fn find(&self, query: &SearchQuery, limit: usize) -> Vec<CodeHit> {
+        self.index.search(query, limit).into_iter().map(|hit| self.hit(hit)).collect()
+    }
+
+    /// Returns the chunks after the first `from` ones.
+    fn chunks(&self, from: usize) -> Vec<CodeHit> {
+        let live = self.index.chunks().filter(|(_, chunk)| self.index.file(chunk.file).is_some());
+        let hits = live.skip(from).take(MAX_HITS).filter_map(|(number, _)| self.index.hit(number, 0.0, &[]));
+        hits.map(|hit| self.hit(hit)).collect()
     }
 
     fn hit(&self, hit: Hit) -> CodeHit {

@@ -28,7 +28,7 @@ mod walk;
 mod worker;
 
 pub use agentd_core::code::SkipReason;
-pub use folder::{CodeFolder, FolderConfig, MAX_ANSWER};
+pub use folder::{CodeFolder, FolderConfig};
 pub use index::{CodeIndex, FileAnalysis, FileStamp};
 pub use language::Language;
 pub use search::{Hit, MAX_HITS, SearchQuery};
@@ -36,6 +36,6 @@ pub use source::{Chunk, MAX_CHUNK, MAX_PARSE_TIME, Parser, SourceFile};
 pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
 pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Tags};
 pub use terms::terms;
-pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, decode};
+pub use text::{MAX_ANSWER, MAX_BYTES, MAX_LINE, MAX_PARSED, decode};
 pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, OuterRules, RefreshReport, RefreshStep};
 pub use worker::{CodePool, PoolConfig, WORKER_ARGUMENT, run_worker};

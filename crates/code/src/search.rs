@@ -2,7 +2,10 @@
 
 use std::{cmp::Ordering, collections::HashMap};
 
-use agentd_core::code::{HitSymbol, SymbolKind};
+use agentd_core::{
+    code::{HitSymbol, SymbolKind},
+    embedding::rank_weight,
+};
 use hashbrown::DefaultHashBuilder;
 
 use crate::{
@@ -40,6 +43,7 @@ impl CodeIndex {
         }
         let limit = limit.min(MAX_HITS);
         let ranked = rank(self, query, scores, limit);
+        let ranked = if query.similar.is_empty() { ranked } else { fuse(self, query, ranked, limit) };
         let named: Vec<u32> = query.symbols.iter().filter_map(|name| self.names().get(name)).collect();
         ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
     }
@@ -60,7 +64,7 @@ impl CodeIndex {
         });
     }
 
-    fn hit(&self, number: u32, score: f32, named: &[u32]) -> Option<Hit> {
+    pub(crate) fn hit(&self, number: u32, score: f32, named: &[u32]) -> Option<Hit> {
         let chunk = self.chunk(number)?;
         let file = self.file(chunk.file)?;
         let symbol = self.symbol(file, chunk, named);
@@ -94,6 +98,8 @@ pub struct SearchQuery {
     symbols: Vec<String>,
     is_symbol: bool,
     below: String,
+    /// Digests of chunks to find as well, most similar first.
+    pub(crate) similar: Vec<u64>,
 }
 
 impl SearchQuery {
@@ -122,7 +128,7 @@ impl SearchQuery {
                 || word.starts_with(|letter: char| letter.is_ascii_uppercase())
         };
         let symbols = used.iter().filter(written_as_symbol).map(|word| (*word).to_owned()).collect();
-        Self { terms: query_terms, symbols, is_symbol, below: String::new() }
+        Self { terms: query_terms, symbols, is_symbol, below: String::new(), similar: Vec::new() }
     }
 
     /// Restricts the search to a file or folder.
@@ -191,6 +197,20 @@ pub(super) fn rank(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
     }
     let candidates = best(index, ranked, limit * CANDIDATES_PER_HIT);
     diversify(index, candidates, limit)
+}
+
+/// Fuses the ranking by words with that by meaning.
+fn fuse(index: &CodeIndex, query: &SearchQuery, ranked: RankedChunks, limit: usize) -> RankedChunks {
+    let positions: HashMap<u64, usize> = query.similar.iter().enumerate().map(|(at, digest)| (*digest, at)).collect();
+    let by_words = ranked.into_iter().enumerate().map(|(position, (number, _))| (number, rank_weight(position)));
+    let mut weights: HashMap<u32, f32> = by_words.collect();
+    for (number, chunk) in index.chunks() {
+        let Some(position) = positions.get(&chunk.digest) else { continue };
+        if index.file(chunk.file).is_some_and(|file| is_within(&file.path, &query.below)) {
+            *weights.entry(number).or_default() += rank_weight(*position);
+        }
+    }
+    best(index, weights.into_iter().collect(), limit)
 }
 
 fn file_scores(index: &CodeIndex, scores: &Scores) -> HashMap<u32, FileScore, DefaultHashBuilder> {

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use agentd_core::{charset, code::SkipReason};
 
+/// Maximum size of an answer's text in bytes.
+pub const MAX_ANSWER: usize = 4096;
 /// Maximum size in bytes of a file that is read. Larger files are skipped.
 pub const MAX_BYTES: usize = 4 << 20;
 /// Maximum size in bytes of a file that is parsed. Larger files are split by lines.

@@ -18,6 +18,14 @@ pub enum CodeQuestion {
         below: String,
         /// Maximum number of hits.
         limit: usize,
+        /// Digests of chunks that are similar in meaning, most similar first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        similar: Vec<u64>,
+    },
+    /// Returns chunks one after the other, for embedding.
+    Chunks {
+        /// Number of chunks to skip.
+        from: usize,
     },
     /// Finds the definitions and uses of a symbol.
     Symbol {
@@ -78,6 +86,9 @@ pub struct CodeIndexState {
     pub is_truncated: bool,
     /// True if part of the folder could not be listed.
     pub is_partial: bool,
+    /// Note of the daemon about a search by meaning.
+    #[serde(skip)]
+    pub note: Option<String>,
 }
 
 names! {

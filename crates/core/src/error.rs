@@ -102,6 +102,9 @@ port_error!(
     ModelError { window: Option<NonZeroU32> }
 );
 
+/// Future of a request to a model's server.
+pub type ModelFuture<'a, T> = BoxFuture<'a, Result<T, ModelError>>;
+
 impl ModelError {
     /// Adds the model's window in tokens, as reported by the server when a request did not fit.
     #[must_use]

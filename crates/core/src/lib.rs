@@ -20,7 +20,8 @@
 //! - [`session`]: settings, todos and summary of a durable conversation; [`state_files`]: small text files in the
 //!   session's state; [`files`]: session files that clients list and read; [`worktree`]: a session's checkout of a
 //!   repository.
-//! - [`search`]: search in past sessions; [`knowledge`]: search in documents; [`web`]: requests to web servers;
+//! - [`search`]: search in past sessions; [`knowledge`]: search in documents; [`embedding`]: search by meaning;
+//!   [`web`]: requests to web servers;
 //!   [`untrusted`]: sanitising of text from outside before a model sees it; [`visible`]: text for approvals in which
 //!   every character is visible; [`path`]: paths in the form that models read and write; [`charset`]: encodings of
 //!   files.
@@ -46,6 +47,7 @@ pub mod client_tool;
 pub mod code;
 pub mod context;
 pub mod counters;
+pub mod embedding;
 pub mod environment;
 pub mod error;
 pub mod event;

@@ -34,8 +34,8 @@ use crate::{
 
 pub use crate::ports::{
     content::{
-        ClientFileAccess, ClientFiles, CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress, OnProgress,
-        Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Sight, Web,
+        ClientFileAccess, ClientFiles, CodeReader, Embeddings, Knowledge, Languages, NoLanguages, OnCodeProgress,
+        OnProgress, Person, Pictures, ReadRules, SampleAnswer, SampleRequest, Sampler, Sight, Web,
     },
     folders::{
         Audit, AuditReader, CallProgress, Changes, ConfineError, ConfinedProcess, ConfinedProgram, Confiner, Exchanges,
@@ -136,6 +136,11 @@ pub trait Models: Send + Sync {
     /// Lists the models to use if the slot's server does not answer, in order of preference.
     fn fallbacks(&self, _slot: Slot) -> Vec<FallbackModel> {
         Vec::new()
+    }
+
+    /// Returns the embeddings, if any are configured.
+    fn embeddings(&self) -> Option<Arc<dyn Embeddings>> {
+        None
     }
 }
 

@@ -162,6 +162,12 @@ impl IndexHandle {
         found
     }
 
+    /// Returns the texts of an indexed document for embedding, with their keys.
+    pub(crate) async fn texts(&self, id: DocumentId) -> Result<Vec<(u64, String)>, IndexError> {
+        let view = self.shared.view();
+        spawn_blocking(move || catch_damage(|| view.texts(&id))).await.map_err(|_| IndexError::Closed)?
+    }
+
     /// Returns the size of the index.
     ///
     /// # Errors

@@ -12,11 +12,13 @@
 //! - `answer`: the answer read so far; `runaway`: detection of endless repetition; `thoughts`: reasoning that a server
 //!   leaves in the text; `code_spans`: detection of code; `text_protocol`: tool calls for models whose wire has none,
 //!   and calls that a server did not parse.
+//! - `embeddings`: vectors of texts, so that texts are found by their meaning.
 //! - `http`: requests to servers and their failures.
 
 mod answer;
 mod call;
 pub mod config;
+mod embeddings;
 mod facts;
 mod http;
 mod key;
@@ -25,6 +27,7 @@ mod wire;
 
 pub use agentd_http::{Certificates, init_crypto};
 pub use config::{ChatTemplate, Effort, Fallback, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
+pub use embeddings::{EmbeddingStore, EmbeddingsConfig};
 pub use facts::{catalogue::default_models, records::ModelRecords};
 pub use key::RenewableKey;
 pub use router::{ModelRouter, SlotError, connect};

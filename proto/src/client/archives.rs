@@ -6,6 +6,7 @@ use std::{io, path::PathBuf};
 
 use agentd_core::{
     archive::ImportReport,
+    embedding::EmbeddingReport,
     event::Event,
     knowledge::{
         DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Password, Reading,
@@ -97,6 +98,12 @@ calls! {
             from: range.from.to_wire(),
             password: password.map(|password| password.reveal().to_owned()),
         }) whole;
+
+    /// Sends the texts of a session to the server for embeddings, or only counts them if `send` is false.
+    ///
+    /// # Errors
+    /// Fails if there is no such server, if it refuses a text, or as [`Self::index_documents`] does.
+    fn embed(session: &str, send: bool) -> EmbeddingReport = documents.embed(EmbedRequest) whole;
 
     /// Returns the size of the index over all sessions.
     ///

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use agentd_core::{
     agent::AgentCard,
+    embedding::EmbeddingReport,
     guide::{Skill, SkillListing, SkillOrigin, SkillProblem, SkillReport},
     knowledge::{
         DocumentFinds, DocumentHit, DocumentListing, DocumentProgress, DocumentQuery, DocumentState, Extent,
@@ -91,6 +92,7 @@ mirrored! {
     DocumentHit as v1::DocumentHit: document place score snippet marks before after
         => |hit| Ok(DocumentHit { marks: valid_marks(&hit.snippet, hit.marks), ..hit })
 }
+mirrored! { EmbeddingReport as v1::EmbeddingReport: texts tokens sent server }
 mirrored! { KnowledgeStats as v1::DocumentStatsResponse: documents chunks bytes stale folder }
 
 /// Default number of hits.

@@ -19,7 +19,8 @@
 //!   findings in a change, for people and CI.
 //! - [`parts`]: parts that a client adds to an input. [`client_tools`]: tools that a client answers. [`watching`]: one
 //!   stream for all sessions.
-//! - [`code`]: source code, found by meaning, name and structure.
+//! - [`code`]: source code, found by meaning, name and structure. [`embeddings`]: code and documents found by meaning,
+//!   with a server for vectors.
 //! - [`forks`]: sessions that continue from a copy of another session's history. [`travel`]: sessions that move to
 //!   another daemon. [`bug_reports`]: sessions with everything needed to reproduce a problem. [`travel_hostile`]:
 //!   forged archives.
@@ -90,6 +91,7 @@ mod documents;
 mod earlier_data;
 mod earlier_files;
 mod embedded;
+mod embeddings;
 mod ending;
 mod extending;
 mod files;

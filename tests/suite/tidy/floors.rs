@@ -75,6 +75,7 @@ const CORE: Floors = &[
         "client_file",
         "code",
         "counters",
+        "embedding",
         "environment",
         "error",
         "guarded",
@@ -114,7 +115,7 @@ const INDEX: Floors = &[
 ];
 
 const MODELS: Floors =
-    &[&["key"], &["config", "lib"], &["http"], &["answer", "facts"], &["wire"], &["call"], &["router"]];
+    &[&["key"], &["config", "lib"], &["http"], &["answer", "embeddings", "facts"], &["wire"], &["call"], &["router"]];
 
 const POLICY: Floors =
     &[&["file", "lib", "opinion"], &["command", "rules"], &["checker"], &["grants"], &["judge"], &["grant_check"]];

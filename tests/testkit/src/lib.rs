@@ -2,6 +2,7 @@
 
 pub mod collector;
 pub mod daemon;
+pub mod embedding_server;
 mod family;
 pub mod hostile;
 pub mod memory_audit;

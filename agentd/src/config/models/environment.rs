@@ -51,3 +51,16 @@ pub(super) fn variable(slot: Slot, key: &str) -> &'static str {
         Slot::Chat => names!("CHAT"),
     }
 }
+
+/// Returns the error for a slot whose server is unknown.
+pub(super) fn no_address(slot: Slot) -> ConfigError {
+    ConfigError::new(
+        ErrorLocation::Setting(format!("models.{slot}")),
+        "the slot has settings, but no address for its model",
+    )
+    .with_hint(format!(
+        "set base_url (or gguf) of {} in models.yaml, or {} in the environment",
+        if slot == Slot::Base { "`base`".to_owned() } else { format!("`{slot}` or of `base`") },
+        variable(slot, "base_url")
+    ))
+}

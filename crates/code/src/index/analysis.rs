@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use agentd_core::embedding::digest;
 use hashbrown::DefaultHashBuilder;
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     source::{ChunkSpan, SourceFile},
     tags::{Definition, SymbolKind},
     terms::{Interner, Stems, TermCounts, TermTable},
-    text::{MAX_LINE, start_of},
+    text::{MAX_ANSWER, MAX_LINE, start_of},
 };
 
 /// Weight of a name at its definition, added to its weight as a word.
@@ -30,8 +31,8 @@ pub struct FileAnalysis {
     pub(crate) terms: Interner,
     /// Terms of the file name.
     pub(crate) name_terms: Vec<String>,
-    /// Lines and symbol of each chunk, with its terms.
-    pub(crate) chunks: Vec<(ChunkSpan, TermCounts)>,
+    /// Lines and symbol of each chunk, with the digest of its text and its terms.
+    pub(crate) chunks: Vec<(ChunkSpan, u64, TermCounts)>,
 }
 
 /// Generic file names, which are replaced by the folder name.
@@ -65,7 +66,7 @@ pub(crate) fn analyse(source: SourceFile<'_>, stems: &mut Stems) -> FileAnalysis
             }
             table.add(stem, FILE_NAME_WEIGHT, stems);
             table.add(folders, FOLDER_WEIGHT, stems);
-            chunks.push((*span, table.finish_chunk()));
+            chunks.push((*span, digest(start_of(chunk.text, MAX_ANSWER)), table.finish_chunk()));
         }
     }
     let (terms, uses, name_terms) = (table.terms, uses(&source), name_terms(path, stems));

@@ -65,6 +65,8 @@ pub(crate) struct IndexedChunk {
     pub(crate) length: u32,
     /// True if most of the chunk is in a test module.
     pub(crate) is_test: bool,
+    /// Digest of the chunk's text, as answers show it.
+    pub(crate) digest: u64,
 }
 
 /// Value of [`IndexedChunk::file`] for a removed chunk.
@@ -104,7 +106,7 @@ impl CodeIndex {
         // Test modules, used to mark their chunks.
         let is_tests = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
         let tests: Vec<&Definition> = analysis.definitions.iter().filter(is_tests).collect();
-        for (ChunkSpan { first_line, last_line, symbol }, counts) in &analysis.chunks {
+        for (ChunkSpan { first_line, last_line, symbol }, digest, counts) in &analysis.chunks {
             let number = count(self.chunks.len());
             let mut length = 0;
             for (term, weight) in counts {
@@ -120,7 +122,8 @@ impl CodeIndex {
                 let within = (last_line.min(test.last_line) + 1).saturating_sub(first_line.max(test.first_line));
                 within * 2 > last_line - first_line
             });
-            self.chunks.push(IndexedChunk { file: slot, first_line, last_line, symbol, length, is_test });
+            let digest = *digest;
+            self.chunks.push(IndexedChunk { file: slot, first_line, last_line, symbol, length, is_test, digest });
         }
         self.live_chunks += analysis.chunks.len();
         let names = &mut self.names;
@@ -191,6 +194,11 @@ impl CodeIndex {
 
     pub(crate) fn chunk(&self, number: u32) -> Option<&IndexedChunk> {
         self.chunks.get(number as usize)
+    }
+
+    /// Iterates over the chunks, including those of removed files, each with its number.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u32, &IndexedChunk)> {
+        (0..).zip(&self.chunks)
     }
 
     /// Returns the number of a term, or `None` if it occurs in no file.

@@ -13,11 +13,10 @@ use agentd_core::code::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    folder::MAX_ANSWER,
     map::BYTES_PER_TOKEN,
     search::MAX_HITS,
     symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES},
-    text::start_of,
+    text::{MAX_ANSWER, start_of},
     walk::OuterRules,
 };
 
@@ -95,6 +94,7 @@ pub(super) fn restrict(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
     let (most_hits, most_tokens) = match question {
         CodeQuestion::Search { limit, .. } => ((*limit).min(MAX_HITS), 0),
         CodeQuestion::Map { max_tokens } => (0, *max_tokens),
+        CodeQuestion::Chunks { .. } => (MAX_HITS, 0),
         CodeQuestion::Symbol { .. } | CodeQuestion::Outline { .. } => (0, 0),
     };
     let answer = match reply.answer {
@@ -164,8 +164,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_round_trip(id: u64, query: String, below: String, limit: usize, rest: Vec<u8>) {
-            let request = Request { id, question: CodeQuestion::Search { query, below, limit } };
+        fn frames_round_trip(id: u64, query: String, below: String, limit: usize, similar: Vec<u64>, rest: Vec<u8>) {
+            let request = Request { id, question: CodeQuestion::Search { query, below, limit, similar } };
             let mut bytes = encode(&request).unwrap();
             bytes.extend(&rest);
             let mut stream = bytes.as_slice();
@@ -215,7 +215,8 @@ mod tests {
             is_stale: false,
         };
         let hits = reply(CodeAnswer::Hits(vec![hit("a/../../b"), hit("a.rs"), hit("b.rs"), hit("c.rs")]));
-        let question = CodeQuestion::Search { query: String::new(), below: String::new(), limit: 2 };
+        let question =
+            CodeQuestion::Search { query: String::new(), below: String::new(), limit: 2, similar: Vec::new() };
         let CodeAnswer::Hits(hits) = restrict(hits, &question).answer else { panic!("hits") };
         assert_eq!(hits.iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["a.rs", "b.rs"]);
         assert!(hits[0].text.len() <= MAX_ANSWER && hits[0].symbol.as_ref().unwrap().name.len() <= MAX_LINE);

@@ -3,16 +3,17 @@
 
 use std::{
     collections::HashMap,
-    io,
-    path::PathBuf,
+    fmt, io,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use agentd_core::{
-    code::{CodeProgress, CodeQuestion, CodeReply},
+    code::{CodeIndexState, CodeProgress, CodeQuestion, CodeReply},
+    embedding::group_name,
     error::{CodeError, ErrorKind},
-    ports::{CodeReader, OnCodeProgress},
+    ports::{CodeReader, Models, OnCodeProgress},
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -61,10 +62,10 @@ impl PoolConfig {
 }
 
 /// Answers questions about code with one worker per folder. Starts no process before the first question.
-#[derive(Debug)]
 pub struct CodePool {
     config: PoolConfig,
     folders: Mutex<HashMap<PathBuf, OpenFolder>>,
+    models: Option<Arc<dyn Models>>,
 }
 
 #[derive(Debug)]
@@ -76,7 +77,23 @@ struct OpenFolder {
 impl CodePool {
     /// Creates a pool without workers.
     pub fn new(config: PoolConfig) -> Self {
-        Self { config, folders: Mutex::default() }
+        Self { config, folders: Mutex::default(), models: None }
+    }
+
+    /// Also finds code by meaning, with the embeddings of these models.
+    pub fn with_embeddings(self, models: Arc<dyn Models>) -> Self {
+        Self { models: Some(models), ..self }
+    }
+
+    /// Adds the chunks that are similar to the query of a search. Returns a note for the answer.
+    async fn add_similar(&self, folder: &Path, question: &mut CodeQuestion) -> Option<String> {
+        let CodeQuestion::Search { query, similar, .. } = question else { return None };
+        // A single word is mostly the name of a symbol.
+        let is_name = query.is_ascii() && !query.trim().contains(char::is_whitespace);
+        let embeddings = self.models.as_ref()?.embeddings().filter(|it| !is_name && it.covers(folder))?;
+        let (nearest, note) = embeddings.nearest(query, &[group_name("code", &folder.to_string_lossy())]).await;
+        *similar = nearest.into_iter().map(|(_, digest)| digest).collect();
+        note
     }
 
     /// Returns the queue of a folder's task, and starts the task if necessary.
@@ -127,17 +144,28 @@ impl CodeReader for CodePool {
     fn ask(
         &self,
         folder: PathBuf,
-        question: CodeQuestion,
+        mut question: CodeQuestion,
         progress: OnCodeProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<CodeReply, CodeError>> {
         Box::pin(async move {
+            let answer = async {
+                let note = self.add_similar(&folder, &mut question).await;
+                let reply = self.answer(folder, question, progress).await;
+                reply.map(|reply| CodeReply { index: CodeIndexState { note, ..reply.index }, ..reply })
+            };
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(CodeError::new(ErrorKind::Conflict, "it was cancelled")),
-                answer = self.answer(folder, question, progress) => answer,
+                answer = answer => answer,
             }
         })
+    }
+}
+
+impl fmt::Debug for CodePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CodePool").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,11 @@
 //! Tests for the ranking.
 
+use agentd_code::CodeFolder;
+use agentd_core::{
+    code::{CodeAnswer, CodeHit, CodeQuestion},
+    embedding::digest,
+};
+
 use super::{first, indexed, project};
 
 /// Small project. Words of the questions occur in several of its files.
@@ -115,4 +121,59 @@ fn search_is_limited_to_the_folder() {
     let symbol = code.find_symbol("add_to_cart", "web");
     assert_eq!((symbol.definitions.len(), symbol.references.len()), (1, 1));
     assert_eq!(symbol.references[0].within.as_deref(), Some("show"));
+}
+
+fn hits(code: &CodeFolder, question: &CodeQuestion) -> Vec<CodeHit> {
+    let CodeAnswer::Hits(hits) = code.reply(question).answer else { panic!("hits") };
+    hits
+}
+
+#[test]
+fn similar_chunks_are_fused_by_rank_within_the_folder() {
+    let folder = project(&[
+        ("a/car.rs", "pub fn repair_vehicle() {}\n"),
+        ("a/rain.rs", "pub fn forecast() {}\n"),
+        ("b/car.rs", "pub fn wash_vehicle() {}\n"),
+    ]);
+    let mut code = indexed(folder.path());
+    let all = hits(&code, &CodeQuestion::Chunks { from: 0 });
+    assert_eq!(all.len(), 3);
+    let of = |path: &str| digest(&all.iter().find(|hit| hit.path == path).unwrap().text);
+    let found = |code: &CodeFolder, query: &str, below: &str, similar: &[u64]| -> Vec<String> {
+        let (query, below, similar) = (query.to_owned(), below.to_owned(), similar.to_vec());
+        hits(code, &CodeQuestion::Search { query, below, limit: 10, similar }).into_iter().map(|hit| hit.path).collect()
+    };
+    assert_eq!(found(&code, "mend it", "", &[]), [""; 0]);
+    assert_eq!(found(&code, "mend it", "", &[of("a/car.rs"), of("a/rain.rs"), 7]), ["a/car.rs", "a/rain.rs"]);
+    assert_eq!(found(&code, "mend it", "b", &[of("a/car.rs"), of("b/car.rs")]), ["b/car.rs"]);
+    // Found in both ways comes first.
+    assert_eq!(found(&code, "the forecast", "", &[of("a/car.rs"), of("a/rain.rs")])[0], "a/rain.rs");
+    // A chunk that has changed is no longer similar.
+    let of_car = of("a/car.rs");
+    std::fs::write(folder.path().join("a/car.rs"), "pub fn sell_everything() {}\n").unwrap();
+    code.update(&["a/car.rs"]);
+    assert_eq!(found(&code, "mend it", "", &[of_car]), [""; 0]);
+}
+
+#[test]
+fn chunks_are_listed_page_by_page() {
+    let files: Vec<(String, String)> =
+        (0..250).map(|number| (format!("{number}.rs"), format!("fn f{number}() {{}}\n"))).collect();
+    let folder = project(&files);
+    let mut code = indexed(folder.path());
+    std::fs::remove_file(folder.path().join("7.rs")).unwrap();
+    code.update(&["7.rs"]);
+    let mut texts = Vec::new();
+    loop {
+        let page = hits(&code, &CodeQuestion::Chunks { from: texts.len() });
+        assert!(page.len() <= agentd_code::MAX_HITS);
+        if page.is_empty() {
+            break;
+        }
+        texts.extend(page.into_iter().map(|hit| hit.text));
+    }
+    texts.sort();
+    let mut expected: Vec<String> = (0..250).filter(|it| *it != 7).map(|it| format!("fn f{it}() {{}}\n")).collect();
+    expected.sort();
+    assert_eq!(texts, expected);
 }

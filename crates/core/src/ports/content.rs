@@ -6,7 +6,7 @@
 
 use std::{
     fmt::{self, Debug},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     client_file::{ClientFileAnswer, FileAction, NoAnswer},
     code::{CodeProgress, CodeQuestion, CodeReply},
-    error::{CodeError, ErrorKind, KnowledgeError, ModelError, WebError, WorkspaceFuture},
+    embedding::{EmbeddingReport, SimilarTexts, TextGroup},
+    error::{CodeError, ErrorKind, KnowledgeError, ModelError, ModelFuture, WebError, WorkspaceFuture},
     files::PreparedPicture,
     ids::SessionId,
     interrupt::{Answer, Ask},
@@ -104,11 +105,30 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
+    /// Returns the texts of a document to embed, after indexing it. Returns no texts if embeddings do not cover it.
+    fn texts(&self, _: OpenDocument, _: CancellationToken) -> BoxFuture<'_, Result<TextGroup, KnowledgeError>> {
+        Box::pin(std::future::ready(Ok(TextGroup::default())))
+    }
+
     /// Returns the states of these documents without reading the documents.
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
     /// Returns the size of the index, which all sessions share.
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
+}
+
+/// Finds texts by their meaning, with vectors that a server computes.
+pub trait Embeddings: Send + Sync {
+    /// Returns true if the settings name the folder of this real path. Only such texts may be passed.
+    fn covers(&self, path: &Path) -> bool;
+
+    /// Adds the texts of a group that have no vector to the report. If the report is about sent texts, sends them to the
+    /// server. Vectors that were received before an error or a cancellation are retained.
+    fn add<'a>(&'a self, group: &'a TextGroup, report: &'a mut EmbeddingReport) -> ModelFuture<'a, ()>;
+
+    /// Finds the texts of groups that are similar to a query, with a note if some can only be found by words. Takes at
+    /// most a few seconds. Each note is returned once.
+    fn nearest<'a>(&'a self, query: &'a str, groups: &'a [String]) -> BoxFuture<'a, (SimilarTexts, Option<String>)>;
 }
 
 /// Callback for the progress of documents. Called frequently, so it must not block.

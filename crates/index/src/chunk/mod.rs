@@ -11,6 +11,7 @@ mod prose;
 
 use std::ops::Range;
 
+use agentd_core::embedding::digest;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Body, DocumentPlace, Part, Row, Table};
@@ -48,6 +49,14 @@ pub struct Chunk {
     pub heading: Option<String>,
     /// Byte range in [`Part::markdown`]. Empty for rows of a sheet, which are located by their cells.
     pub bytes: Range<usize>,
+}
+
+impl Chunk {
+    /// Returns the text for embedding, and its key: the ordinal of the chunk and half of the digest.
+    pub(crate) fn to_embed(&self, ordinal: u32) -> (u64, String) {
+        let text = format!("{}\n{}", self.heading.as_deref().unwrap_or_default(), self.text);
+        (u64::from(ordinal) << 32 | digest(&text) >> 32, text)
+    }
 }
 
 /// Splits parts into chunks as they arrive, without the whole document.

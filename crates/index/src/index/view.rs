@@ -116,10 +116,25 @@ impl View {
 
     /// Loads the chunk with this ordinal from a document.
     pub(crate) fn chunk_of(&self, owner: u32, ordinal: u32) -> Result<Option<Chunk>, IndexError> {
+        self.address_of(owner, ordinal)?.map(|address| self.chunk(address)).transpose()
+    }
+
+    /// Returns the address of the chunk with this ordinal in a document.
+    pub(crate) fn address_of(&self, owner: u32, ordinal: u32) -> Result<Option<DocAddress>, IndexError> {
         let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
         let query = TermQuery::new(term, IndexRecordOption::Basic);
-        let found = self.searcher.search(&query, &DocSetCollector)?.into_iter().next();
-        found.map(|address| self.chunk(address)).transpose()
+        Ok(self.searcher.search(&query, &DocSetCollector)?.into_iter().next())
+    }
+
+    /// Loads the texts of a document for embedding, with their keys.
+    pub(crate) fn texts(&self, id: &DocumentId) -> Result<Vec<(u64, String)>, IndexError> {
+        let Some(entry) = self.entries.get(id) else { return Ok(Vec::new()) };
+        let mut texts = Vec::new();
+        // An ordinal is skipped after each page.
+        for ordinal in 0..entry.chunks.saturating_mul(2) {
+            texts.extend(self.chunk_of(entry.owner, ordinal)?.map(|chunk| chunk.to_embed(ordinal)));
+        }
+        Ok(texts)
     }
 }
 

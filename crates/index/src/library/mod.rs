@@ -16,12 +16,13 @@ mod resolved;
 use std::{fmt, sync::Arc};
 
 use agentd_core::{
+    embedding::{TextGroup, group_name},
     error::{ErrorKind, KnowledgeError},
     knowledge::{
         DocumentExport, DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument,
         PartRange, Reading,
     },
-    ports::{Knowledge, OnProgress},
+    ports::{Embeddings, Knowledge, Models, OnProgress},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     ingest::{FailureCache, HashCache, Ingester, KnownDocument},
     reading::Reader,
-    resolved::ResolvedDocuments,
+    resolved::{ResolvedDocuments, path_of},
 };
 use crate::{
     Extractor, Failure, Kind, Piece, ReadingLimit, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
@@ -44,6 +45,7 @@ pub struct Library {
     lazy_index: LazyIndex,
     hash_cache: HashCache,
     broken: FailureCache,
+    models: Option<Arc<dyn Models>>,
 }
 
 impl Library {
@@ -51,7 +53,42 @@ impl Library {
     /// memory is released after [`IndexConfig::rest_after`] without use.
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
         let (hash_cache, broken) = (HashCache::default(), FailureCache::default());
-        Self { extractor, lazy_index: LazyIndex::new(config), hash_cache, broken }
+        Self { extractor, lazy_index: LazyIndex::new(config), hash_cache, broken, models: None }
+    }
+
+    /// Also finds texts by meaning, with the embeddings of these models.
+    pub fn with_embeddings(self, models: Arc<dyn Models>) -> Self {
+        Self { models: Some(models), ..self }
+    }
+
+    /// Returns the embeddings, and the documents that they cover with the names of their groups.
+    fn covered(&self, resolved: &ResolvedDocuments) -> Option<(Arc<dyn Embeddings>, Vec<DocumentId>, Vec<String>)> {
+        let embeddings = self.models.as_ref()?.embeddings()?;
+        let is_covered = |known: &&KnownDocument| path_of(&known.file).is_some_and(|path| embeddings.covers(&path));
+        let covered = resolved.known.iter().filter(is_covered);
+        let (ids, names) = covered.map(|known| (known.id, group_name("document", &known.id.to_string()))).unzip();
+        Some((embeddings, ids, names))
+    }
+
+    /// Adds the texts that are similar to a query. Returns a note for the answer.
+    async fn add_similar(&self, resolved: &mut ResolvedDocuments, query: &DocumentQuery) -> Option<String> {
+        // Phrases and regular expressions demand their words.
+        if query.regex || query.text.contains(['"', '“', '„', '「']) {
+            return None;
+        }
+        let (embeddings, ids, names) = self.covered(resolved)?;
+        let (nearest, note) = embeddings.nearest(&query.text, &names).await;
+        resolved.similar = nearest.into_iter().filter_map(|(group, key)| Some((*ids.get(group)?, key))).collect();
+        note
+    }
+
+    async fn texts_of(&self, document: OpenDocument, cancel: &CancellationToken) -> Result<TextGroup, IndexError> {
+        let resolved = self.identify(vec![document], false, cancel).await?;
+        let covered = self.covered(&resolved).and_then(|(_, ids, names)| ids.into_iter().zip(names).next());
+        let Some((id, name)) = covered else { return Ok(TextGroup::default()) };
+        let (index, progress): (_, OnProgress) = (self.lazy_index.take().await?, Arc::new(|_| {}));
+        self.ingester(&index, &self.broken, &progress, cancel).ingest_all(&resolved, None).await?;
+        Ok(TextGroup { name, texts: index.texts(id).await? })
     }
 
     /// Commits pending writes and closes the index permanently.
@@ -194,7 +231,8 @@ impl Library {
         let mut finds = DocumentFinds::default();
         if !open.is_empty() {
             let index = self.lazy_index.take().await?;
-            let resolved = self.identify(open, false, cancel).await?;
+            let mut resolved = self.identify(open, false, cancel).await?;
+            let note = self.add_similar(&mut resolved, query).await;
             let ingester = self.ingester(&index, &self.broken, progress, cancel);
             let mut found = ingester.find(&resolved, query).await;
             if let Err(IndexError::Lost(reason)) = &found {
@@ -202,6 +240,7 @@ impl Library {
                 found = ingester.find(&resolved, query).await;
             }
             finds = found?;
+            finds.notes.extend(note);
         }
         for document in locked {
             // Documents with a password use an in-memory index that is dropped after the answer.
@@ -346,10 +385,14 @@ impl Knowledge for Library {
         async move { until_cancelled(self.take(documents, again, progress, &cancel), &cancel).await }.boxed()
     }
 
+    fn texts(&self, one: OpenDocument, stop: CancellationToken) -> BoxFuture<'_, Result<TextGroup, KnowledgeError>> {
+        async move { until_cancelled(self.texts_of(one, &stop), &stop).await }.boxed()
+    }
+
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
         Box::pin(async move {
             let resolved = self.identify(documents, true, &CancellationToken::new()).await?;
-            let ResolvedDocuments { known, unreadable, recognition } = resolved;
+            let ResolvedDocuments { known, unreadable, recognition, .. } = resolved;
             let index = self.lazy_index.take().await?;
             let names = known.into_iter().map(|known| (known.id, known.name));
             Ok(self.states_of(&index, names, unreadable, &recognition))

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -32,6 +33,8 @@ pub(super) struct ResolvedDocuments {
     pub(super) unreadable: Vec<(String, String)>,
     /// Recognition that is currently available.
     pub(super) recognition: RecognitionStamp,
+    /// Texts that are similar to the query, as in [`Request::similar`].
+    pub(super) similar: Vec<(DocumentId, u64)>,
 }
 
 impl ResolvedDocuments {
@@ -49,7 +52,8 @@ impl ResolvedDocuments {
         cancel: &CancellationToken,
     ) -> Self {
         let includes_pictures = recognition.pages > 0 || each || documents.len() == 1;
-        let mut resolved = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new(), recognition };
+        let known = Vec::with_capacity(documents.len());
+        let mut resolved = Self { known, unreadable: Vec::new(), recognition, similar: Vec::new() };
         for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
                 break;
@@ -83,7 +87,8 @@ impl ResolvedDocuments {
         let visible = self.known.iter().map(visible).collect();
         let text = query.text.clone();
         let request = Request::new(visible, if query.regex { Query::Regex(text) } else { Query::Words(text) });
-        Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN_TIMEOUT, ..request }
+        let (limit, similar) = (query.limit.max(1), self.similar.clone());
+        Request { limit, context: query.neighbours, within: SCAN_TIMEOUT, similar, ..request }
     }
 
     /// Returns the names of documents that a password would open.
@@ -132,11 +137,15 @@ impl ResolvedDocuments {
     }
 }
 
-/// Returns the hash of the path of an open file and of the path inside the file. Returns `None` if the path is
-/// unknown, as on systems other than Linux.
-fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
+/// Returns the path of an open file. Returns `None` if the path is unknown, as on systems other than Linux.
+pub(super) fn path_of(file: &File) -> Option<PathBuf> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    let hash = ContentHash::of(path.is_absolute().then(|| path.as_os_str().as_bytes())?);
+    Some(path).filter(|path| path.is_absolute())
+}
+
+/// Returns the hash of the path of an open file and of the path inside the file, if the path is known.
+fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
+    let hash = ContentHash::of(path_of(file)?.as_os_str().as_bytes());
     Some(inner.map_or(hash, |inner| hash.within(inner)).number())
 }
 

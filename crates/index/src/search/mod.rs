@@ -98,12 +98,14 @@ pub struct Request {
     pub context: bool,
     /// Time limit for scanning texts. Hits found within the limit are returned.
     pub within: Duration,
+    /// Chunks that are similar in meaning, as keys of their texts, most similar first.
+    pub similar: Vec<(DocumentId, u64)>,
 }
 
 impl Request {
     /// Creates a request for the ten best hits.
     pub const fn new(documents: Vec<VisibleDocument>, query: Query) -> Self {
-        Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5) }
+        Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5), similar: Vec::new() }
     }
 }
 

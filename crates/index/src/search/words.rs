@@ -3,9 +3,9 @@
 //!
 //! Chunks have about the same length, so repetitions of a word add little, and so does an occurrence in the heading.
 
-use std::collections::HashSet;
+use std::{cmp::Ordering, collections::HashSet};
 
-use agentd_core::knowledge::SearchedBy;
+use agentd_core::{embedding::rank_weight, knowledge::SearchedBy};
 use tantivy::{
     DocAddress, DocId, DocSet as _, SegmentOrdinal, TERMINATED, postings::Postings as _, schema::IndexRecordOption,
 };
@@ -20,7 +20,7 @@ use crate::{
     analyze::{Dictionary, exact::tokens},
     chunk::Chunk,
     document::DocumentPlace,
-    index::{IndexError, view::View},
+    index::{IndexError, schema::key, view::View},
 };
 
 /// Maximum number of words in a query that is also searched as one exact phrase. Longer queries are mostly questions,
@@ -48,7 +48,11 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     }
     let limit = planner.request.limit.clamp(1, MAX_HITS);
     let (concepts, corrections) = Concepts::of(&parsed, planner)?;
-    let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
+    let (mut candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
+    // A chunk that is only similar may lack what the query demands, or have what it excludes.
+    if !planner.request.similar.is_empty() && !has_phrase(&parsed) && parsed.excluded.is_empty() {
+        add_similar(planner, &mut candidates, limit * CHUNKS_PER_HIT)?;
+    }
     answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &corrections))?;
     answer.is_loose = is_loose;
     // With several words, nearly every chunk contains one of them, so the number of matches is only meaningful if each
@@ -56,6 +60,36 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
     answer.more = has_all && !is_loose && candidates.len() > answer.hits.len();
     Ok(answer)
+}
+
+/// Fuses the ranking by words with that by meaning. Exact matches stay first. The best fused score is
+/// about that of the best chunk by words, so that hits of several searches can be merged.
+fn add_similar(planner: &Planner<'_>, candidates: &mut Vec<Candidate>, most: usize) -> Result<(), IndexError> {
+    let Planner { view, request, allowed } = planner;
+    let best = candidates.iter().map(|candidate| candidate.score).find(|score| *score < EXACT_BONUS).unwrap_or(1.0);
+    for (position, candidate) in candidates.iter_mut().enumerate().filter(|(_, it)| it.score < EXACT_BONUS) {
+        candidate.score = best * rank_weight(position);
+    }
+    for (position, (id, text_key)) in request.similar.iter().take(most).enumerate() {
+        let (ordinal, score) = ((text_key >> 32) as u32, best * rank_weight(position));
+        let Some(owner) = view.entries.get(id).map(|entry| entry.owner) else { continue };
+        let Some(address) = view.address_of(owner, ordinal)? else { continue };
+        // The document may have been split differently when its texts were embedded.
+        if view.chunk(address)?.to_embed(ordinal).0 != *text_key {
+            continue;
+        }
+        match candidates.iter_mut().find(|candidate| candidate.address == address) {
+            Some(candidate) => candidate.score += score,
+            None => candidates.extend(allowed.candidate(key(owner, ordinal), address, score)),
+        }
+    }
+    candidates.sort_by(order);
+    Ok(())
+}
+
+/// Orders candidates by score. Ties are in document order.
+fn order(one: &Candidate, other: &Candidate) -> Ordering {
+    other.score.total_cmp(&one.score).then_with(|| one.place().cmp(&other.place()))
 }
 
 /// Returns true if the query has a quoted phrase that chunks must contain.
@@ -195,9 +229,6 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
             found.extend(allowed.candidate(key, address, score));
         }
     }
-    let order = |one: &Candidate, other: &Candidate| {
-        other.score.total_cmp(&one.score).then_with(|| one.place().cmp(&other.place()))
-    };
     if found.len() > most {
         found.select_nth_unstable_by(most, order);
         found.truncate(most);

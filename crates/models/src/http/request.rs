@@ -61,6 +61,12 @@ impl Target {
         Err(Failure::status(self, status, &headers, &body))
     }
 
+    /// Posts a JSON body and returns the answer's body, up to a limit.
+    pub(crate) async fn exchange(&self, path: &str, body: String, limit: usize) -> Result<Vec<u8>, Failure> {
+        let response = self.post(path, body, &self.deadlines.first_byte(), &mut Recording::default()).await?;
+        Ok(capped_body(response, &self.deadlines.idle(), self, limit).await)
+    }
+
     pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Document {
         self.document(self.client.get(self.at(path)), deadline).await
     }

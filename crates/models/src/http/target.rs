@@ -200,7 +200,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     }
     let path = url.path().trim_end_matches('/');
     // Users paste the URL of a call, but the paths of calls are added by us.
-    let calls = ["/chat/completions", "/completion", "/messages", "/responses"];
+    let calls = ["/chat/completions", "/completion", "/messages", "/responses", "/embeddings"];
     let mut path = calls.iter().find_map(|call| path.strip_suffix(call)).unwrap_or(path).to_owned();
     // SDKs of this wire add the version themselves, so URLs are written with and without it.
     if wire == Wire::Anthropic && !path.ends_with("/v1") {

@@ -5,6 +5,7 @@
 mod answer_schema;
 mod anthropic;
 mod counting;
+mod embeddings;
 mod failures;
 mod learning;
 mod llamacpp;

@@ -136,6 +136,9 @@ impl<'a> ShownPaths<'a> {
 /// would reveal their existence.
 fn output_with_notes(call: Call<'_>, scope: &CodeScope, shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
+    if let Some(note) = &index.note {
+        shown.push_str(&format!("\n[{note}]"));
+    }
     if index.is_truncated {
         shown.push_str("\n[not all files of the folder are indexed; grep searches all]");
     }
@@ -402,7 +405,8 @@ impl Tool for SearchCode {
         check_length("query", &query)?;
         let limit = max_results.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
         let scope = CodeScope::of(call, path).await?;
-        let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
+        let (below, similar) = (scope.below.clone(), Vec::new());
+        let question = CodeQuestion::Search { query: query.clone(), below, limit: CANDIDATES, similar };
         let (CodeAnswer::Hits(hits), index) = scope.ask(call, question).await? else { return Err(unexpected_answer()) };
         let mut paths = ShownPaths::new(&scope, call.context);
         let may_be_shown = hits.iter().filter_map(|hit| Some((paths.show(&hit.path)?, hit))).take(limit);

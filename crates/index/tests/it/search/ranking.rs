@@ -1,6 +1,6 @@
 //! Tests for matching, ranking and snippets.
 
-use agentd_core::knowledge::SearchedBy;
+use agentd_core::{embedding::digest, knowledge::SearchedBy};
 use agentd_index::{
     Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, DocumentProperties, Kind, Request,
     VisibleDocument,
@@ -302,4 +302,32 @@ async fn excluded_chunks_do_not_displace_wanted_ones() {
     let pages: Vec<String> = unwanted.chain(wanted).collect();
     let document = [test_index.add("many.txt", &pages).await];
     assert_eq!(test_index.first(&document, "zebra common NOT heron", 5).await.hits.len(), 5);
+}
+
+#[tokio::test]
+async fn similar_chunks_are_fused_by_rank_and_exact_matches_stay_first() {
+    let test_index = TestIndex::new().await;
+    let pages = ["alpha beta", "alpha gamma", "epsilon", "delta"];
+    let documents = [test_index.add("a.pdf", &pages).await];
+    let id = documents[0].id;
+    // An ordinal is skipped after each page.
+    let key = |page: usize| (id, (2 * page as u64) << 32 | digest(&format!("\n{}", pages[page])) >> 32);
+    let check = async |query: &str, similar: &[(DocumentId, u64)], expected: &[usize]| {
+        let answer = test_index.ask(Request { similar: similar.to_vec(), ..words(&documents, query) }).await;
+        let found: Vec<String> = answer.hits.into_iter().map(|hit| hit.citation).collect();
+        let expected: Vec<String> = expected.iter().map(|page| format!("a.pdf p. {page}")).collect();
+        assert_eq!(found, expected, "{query}");
+    };
+    check("epsilon", &[], &[3]).await;
+    check("epsilon", &[key(3)], &[3, 4]).await;
+    check("zebra", &[key(3), key(2)], &[4, 3]).await;
+    check("alpha", &[key(1)], &[2, 1]).await;
+    // The exact match stays first.
+    check("alpha beta", &[key(2)], &[1, 3, 2]).await;
+    // What the query demands or excludes applies to similar chunks, too.
+    check("\"epsilon\"", &[key(3)], &[3]).await;
+    check("epsilon NOT delta", &[key(3)], &[3]).await;
+    // The text has changed, the chunk does not exist, or the document is not visible.
+    let other = DocumentId::new(ContentHash::of(b"other"), Kind::Pdf, 1);
+    check("zebra", &[(id, key(3).1 ^ 1), (id, 99 << 32), (other, key(3).1)], &[]).await;
 }

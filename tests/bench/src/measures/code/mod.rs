@@ -100,7 +100,7 @@ async fn ask(pool: &CodePool, root: &Path, question: CodeQuestion) -> anyhow::Re
 }
 
 fn search(query: &str) -> CodeQuestion {
-    CodeQuestion::Search { query: query.to_owned(), below: String::new(), limit: 10 }
+    CodeQuestion::Search { query: query.to_owned(), below: String::new(), limit: 10, similar: Vec::new() }
 }
 
 fn pool() -> anyhow::Result<CodePool> {
