@@ -127,7 +127,7 @@ impl CodeFolder {
         }
         let answer = match question {
             CodeQuestion::Search { query, below, limit, similar } => {
-                let query = SearchQuery { similar: similar.clone(), ..SearchQuery::new(query).within(below) };
+                let query = SearchQuery::new(query).within(below).with_similar(similar);
                 CodeAnswer::Hits(self.find(&query, *limit))
             }
             CodeQuestion::Chunks { from } => CodeAnswer::Hits(self.chunks(*from)),

@@ -99,7 +99,7 @@ pub struct SearchQuery {
     is_symbol: bool,
     below: String,
     /// Digests of chunks to find as well, most similar first.
-    pub(crate) similar: Vec<u64>,
+    similar: Vec<u64>,
 }
 
 impl SearchQuery {
@@ -134,6 +134,12 @@ impl SearchQuery {
     /// Restricts the search to a file or folder.
     pub fn within(mut self, below: &str) -> Self {
         below.clone_into(&mut self.below);
+        self
+    }
+
+    /// Adds chunks to find as well, by their digests, most similar first.
+    pub(crate) fn with_similar(mut self, digests: &[u64]) -> Self {
+        self.similar = digests.to_vec();
         self
     }
 }

@@ -88,12 +88,17 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Returns the error and its causes. An I/O error does not report the error inside it as its source.
+/// Returns the error and its causes.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-        Some(inner) => Some(inner as &(dyn Error + 'static)),
+    std::iter::successors(Some(error), |error| cause(*error))
+}
+
+/// Returns the cause of an error. An I/O error does not report the error inside it as its source.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner),
         None => error.source(),
-    })
+    }
 }
 
 /// Certificate that was not accepted when a connection was made.

@@ -45,7 +45,7 @@ impl Change {
     pub(super) fn find(range: Option<&str>, staged: bool) -> Result<Self, Failure> {
         let root = line(git(Path::new("."), &["rev-parse", "--show-toplevel"])?);
         // Without a mode, a colon in the path could be read as one.
-        let mount = format!("{root}:ro").parse::<MountArg>().map_err(Failure::usage)?.resolve()?;
+        let mount = format!("{root}:ro").parse::<MountArg>().map_err(Failure::usage)?.resolve(None)?;
         let folder = &mount.path;
         let (name, states, revisions) = match (range, staged) {
             (Some(range), _) => {

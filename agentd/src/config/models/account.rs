@@ -21,7 +21,7 @@ impl Reader<'_> {
         if certificates.client_key_file.is_some() && certificates.client_cert_file.is_none() {
             return Err(self.refuse(setting, "`client_key_file` is the key of `client_cert_file`, which is not set"));
         }
-        certificates.read().map_err(|message| self.refuse(setting, message))?;
+        certificates.read().map(drop).map_err(|message| self.refuse(setting, message))?;
         Ok(certificates)
     }
 

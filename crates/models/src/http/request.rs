@@ -63,7 +63,7 @@ impl Target {
 
     /// Posts a JSON body and returns the answer's body, up to a limit.
     pub(crate) async fn exchange(&self, path: &str, body: String, limit: usize) -> Result<Vec<u8>, Failure> {
-        let response = self.post(path, body, &self.deadlines.first_byte(), &mut Recording::default()).await?;
+        let (response, _) = self.post(path, body, self.deadlines.first_byte(), &mut Recording::default()).await?;
         Ok(capped_body(response, &self.deadlines.idle(), self, limit).await)
     }
 

@@ -3,7 +3,7 @@
 //! The states are stored in the form of a scan, so that they outlive the daemon. A check compares stamps, and opens only
 //! files whose stamp differs.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use agentd_core::{ports::Workspace, tool::FileChange, undo::ForeignChange};
 
