@@ -30,7 +30,8 @@ fn each_recipe_in_models_md_is_a_valid_configuration() {
     let recipes = PAGE.split("\n## ").find(|section| section.starts_with("Recipes\n")).unwrap();
     let blocks = recipes.split("```yaml\n").skip(1).map(|block| block.split("```").next().unwrap());
     let mut count = 0;
-    for block in blocks {
+    // The page also has the configuration of a gateway.
+    for block in blocks.filter(|block| !block.starts_with("model_list:")) {
         let home = Home::new();
         home.configure("models.yaml", block);
         let mut command = home.command();
