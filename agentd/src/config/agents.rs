@@ -417,6 +417,7 @@ mod tests {
             ("functions.update_plan", "todo_write"),
             ("write_todos", "todo_write"),
             ("call_agent", "delegate_task"),
+            ("Agent", "delegate_task"),
             ("AskUserQuestion", "ask_human"),
             ("MultiEdit", "edit_file"),
             ("replace", "edit_file"),

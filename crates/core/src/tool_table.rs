@@ -143,7 +143,7 @@ pub static TOOLS: [ToolRow; 22] = [
 /// by links of the engine.
 const CONVERSATION_TOOLS: [(&str, ToolKind, &str); 7] = [
     ("ask_human", ToolKind::Other, "ask_user ask_user_question askuserquestion"),
-    ("delegate_task", ToolKind::Think, "call_agent call_subagent task"),
+    ("delegate_task", ToolKind::Think, "agent call_agent call_subagent task"),
     ("find_tool", ToolKind::Search, ""),
     ("search_history", ToolKind::Search, ""),
     ("todo_read", ToolKind::Think, "todoread"),

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// Parameter names of the built-in tools with their aliases in other systems. An alias is accepted if the tool has a
 /// parameter with the built-in name and no parameter with the alias's name, and the call does not use the built-in
 /// name. The first matching row applies.
-pub(crate) const NAMES: [(&str, &[&str]); 17] = [
+pub(crate) const NAMES: [(&str, &[&str]); 18] = [
     ("path", &FollowedLink::ALIASES),
     (
         "path",
@@ -42,6 +42,7 @@ pub(crate) const NAMES: [(&str, &[&str]); 17] = [
     ("include", &["include_pattern", "glob"]),
     ("ignore_case", &["-i", "case_insensitive"]),
     ("literal", &["fixed_strings"]),
+    ("regex", &["use_regex"]),
     ("query", &["search_term", "search_query"]),
     ("max_results", &["num_results", "limit", "count"]),
 ];
@@ -274,7 +275,7 @@ const IS_FALSE: IsNoOp = |value| value.as_bool() == Some(false);
 const IS_UTF8: IsNoOp = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
 /// Arguments from other systems that have no effect, by tool and name.
-const NO_OPS: [(&[&str], &[&str], IsNoOp); 24] = [
+const NO_OPS: [(&[&str], &[&str], IsNoOp); 23] = [
     (&["edit_file"], &["instruction"], Value::is_string),
     (&["read_url"], &["prompt", "format"], Value::is_string),
     // Parameter of earlier versions, which had no effect either.
@@ -290,7 +291,7 @@ const NO_OPS: [(&[&str], &[&str], IsNoOp); 24] = [
     (&["grep"], &["output_mode"], Value::is_string),
     (&["grep"], &["multiline"], IS_FALSE),
     (&["grep"], &["regex", "is_regex", "-r"], IS_TRUE),
-    (&["grep", "find_files"], &["head_limit", "limit", "max_results"], Value::is_u64),
+    (&["grep", "find_files"], &["head_limit", "limit", "max_results", "total_max_matches"], Value::is_u64),
     (&["grep", "find_files", "list_workspace_files"], &["recursive", "respect_git_ignore"], IS_TRUE),
     (&["edit_file"], &["command"], |value| value.as_str() == Some("str_replace")),
     (&["read_file"], &["detail"], Value::is_string),
@@ -299,7 +300,6 @@ const NO_OPS: [(&[&str], &[&str], IsNoOp); 24] = [
     (&["run_bash_command"], &["tty"], IS_FALSE),
     (&["run_bash_command"], &["sandbox_permissions"], |value| value.as_str() == Some("use_default")),
     (&["run_bash_command"], &["shell"], |value| value.as_str().is_some_and(|shell| SHELLS.contains(&shell))),
-    (&["search_file"], &["use_regex"], IS_FALSE),
     (&["search_file"], &["context_chars"], Value::is_u64),
 ];
 
@@ -539,6 +539,9 @@ mod adapted_tests {
             "[ignored: yield_time_ms, max_output_tokens, login, shell]",
         );
         check(BASH, json!({"command": "ls", "dir_path": "src"}), json!({"command": "ls", "directory": "src"}), "");
+        let searched = json!({"path": "a", "query": "b.c", "use_regex": true, "context_chars": 80});
+        let regex = json!({"path": "a", "query": "b.c", "regex": true});
+        check("search_file", searched, regex, "[ignored: context_chars]");
         let asked = json!({"command": "ls", "run_in_background": false, "reason": "why"});
         check(BASH, asked, json!({"command": "ls"}), "[ignored: run_in_background, reason]");
     }
@@ -573,7 +576,6 @@ mod adapted_tests {
             json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}),
         );
         check_unchanged("edit_file", json!({"path": "a", "command": "view"}));
-        check_unchanged("search_file", json!({"path": "a", "query": "b", "use_regex": true}));
         check_unchanged("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
         assert_eq!(adapt_call(BASH, "{", &schema(BASH), 600), None);
     }

@@ -127,3 +127,23 @@ async fn own_changes_are_silent_and_foreign_ones_are_known_after_a_restart() {
     has_all(&request.body["messages"].to_string(), &["/project/a.txt (+1 −1 lines)"]);
     assert_eq!(notices(&request), 2);
 }
+
+#[tokio::test]
+async fn command_does_not_hide_a_change_to_the_memories() {
+    let world = World::start().await;
+    let memory = world.data().join("memories/plan.md");
+    fs::create_dir_all(memory.parent().unwrap()).unwrap();
+    fs::write(&memory, "one\n").unwrap();
+    world.model.respond_with(move |request| {
+        match request.messages().iter().filter(|message| message["role"] == "tool").count() {
+            0 => reads("/memories/plan.md"),
+            1 => {
+                fs::write(&memory, "one\ntwo\n").unwrap();
+                Reply::tool_call("run_bash_command", json!({"command": "echo x > made.txt"}))
+            }
+            _ => Reply::text("Noted."),
+        }
+    });
+    let (_, last) = world.turn_of("Read it", &[]).await;
+    has_all(&last.body["messages"].to_string(), &["/memories/plan.md (+1 −0 lines)"]);
+}

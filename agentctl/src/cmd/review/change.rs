@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read as _, Seek as _},
-    path::Path,
+    path::{Component, Path},
     process::{Command, Stdio},
 };
 
@@ -17,11 +17,30 @@ use crate::{failure::Failure, mount::MountArg, report::count, session::Upload, t
 const FILE_NAME: &str = "review.diff";
 
 /// Settings of git for every call: names are readable, and no program of the repository's configuration runs.
-const SETTINGS: [&str; 4] = ["-c", "core.quotePath=false", "-c", "core.fsmonitor=false"];
+const SETTINGS: [&str; 6] =
+    ["-c", "core.quotePath=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
 
-/// Arguments of `git diff`. The form of the diff does not depend on the user's configuration, and no program of it runs.
-const DIFF: [&str; 7] =
-    ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"];
+/// Variables of git for every call. Missing objects are not fetched, because the repository names the programs for that.
+const VARIABLES: [(&str, &str); 4] =
+    [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", ""), (NO_FILTER, "")];
+
+/// Variable with the value of the settings of filters.
+const NO_FILTER: &str = "AGENTD_NO_FILTER";
+
+/// Arguments of `git diff`. The form of the diff does not depend on the configuration, and no program of it runs. In the
+/// folder of a submodule, git would run with the configuration there.
+const DIFF: [&str; 10] = [
+    "diff",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--submodule=short",
+    "--ignore-submodules=dirty",
+    "--unified=3",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "-O/dev/null",
+];
 
 /// A change in a git repository.
 #[derive(Debug)]
@@ -41,9 +60,14 @@ impl Change {
     /// Finds the change between two revisions, of the staged files, or of all uncommitted files.
     ///
     /// # Errors
-    /// Fails if the current folder is not in a repository, a revision is unknown, or git cannot be run.
+    /// Fails if the current folder is not in a repository with its own files, a revision is unknown, or git cannot be run.
     pub(super) fn find(range: Option<&str>, staged: bool) -> Result<Self, Failure> {
         let root = line(git(Path::new("."), &["rev-parse", "--show-toplevel"])?);
+        if !Path::new(&root).join(".git").exists() {
+            // Its settings could name the home folder.
+            return Err(Failure::usage(format!("the repository names a folder of files that is not its own: {root}"))
+                .hint("see `git config core.worktree`; run it in a clone"));
+        }
         // Without a mode, a colon in the path could be read as one.
         let mount = format!("{root}:ro").parse::<MountArg>().map_err(Failure::usage)?.resolve(None)?;
         let folder = &mount.path;
@@ -60,7 +84,9 @@ impl Change {
                 ("uncommitted changes".to_owned(), vec![format!("{head}:")], vec![head])
             }
         };
-        let arguments = DIFF.into_iter().chain(revisions.iter().map(String::as_str)).chain(["--"]);
+        let filters = without_filters(folder)?;
+        let arguments =
+            filters.iter().map(String::as_str).chain(DIFF).chain(revisions.iter().map(String::as_str)).chain(["--"]);
         let diff = git(folder, &arguments.collect::<Vec<_>>())?;
         let is_on_disk = range.is_none() && !staged;
         Ok(Self { mount, name, states, is_on_disk, diff })
@@ -105,7 +131,8 @@ impl Change {
     }
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let root = &self.mount.path;
+        let (root, path) = (&self.mount.path, Path::new(path));
+        path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)).then_some(())?;
         let file = fs::canonicalize(root.join(path)).ok().filter(|file| file.starts_with(root) && file.is_file())?;
         let mut content = Vec::new();
         File::open(file).ok()?.take(MAX_UPLOAD_BYTES as u64).read_to_end(&mut content).ok()?;
@@ -144,6 +171,15 @@ fn commit(folder: &Path, name: &str) -> Result<String, Failure> {
     })
 }
 
+/// Returns the arguments of git that turn off all filters, which git would run on changed files.
+fn without_filters(folder: &Path) -> Result<Vec<String>, Failure> {
+    let names = String::from_utf8(git(folder, &["config", "--list", "--name-only", "-z"])?).map_err(|_| {
+        Failure::usage("git's settings have names that are not UTF-8").hint("see `git config --list --show-origin`")
+    })?;
+    let names = names.split('\0').filter(|name| name.starts_with("filter."));
+    Ok(names.map(|name| format!("--config-env={name}={NO_FILTER}")).collect())
+}
+
 /// Returns git's output without the line break at its end.
 fn line(output: Vec<u8>) -> String {
     let text = String::from_utf8_lossy(&output).into_owned();
@@ -162,7 +198,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
         .args(SETTINGS)
         .args(arguments)
         .current_dir(folder)
-        .env("GIT_OPTIONAL_LOCKS", "0")
+        .envs(VARIABLES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors.try_clone().map_err(failed)?)
@@ -179,7 +215,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
     let mut message = Vec::new();
     errors.rewind().map_err(failed)?;
     errors.take(4096).read_to_end(&mut message).map_err(failed)?;
-    let command = arguments.first().copied().unwrap_or_default();
+    let command = arguments.iter().find(|argument| !argument.starts_with('-')).copied().unwrap_or_default();
     Err(Failure::usage(format!("git {command}: {}", String::from_utf8_lossy(&message).trim()))
-        .hint("run it in a clone of the repository that the change belongs to"))
+        .hint("run it in a clone of the repository that the change belongs to; a partial clone lacks files"))
 }

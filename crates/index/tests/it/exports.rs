@@ -24,9 +24,20 @@ async fn export(
     test_library.library.export(document, sheet, Arc::new(|_| {}), CancellationToken::new()).await
 }
 
+fn text(cell: &str, text: &str) -> String {
+    format!("<c r=\"{cell}\" t=\"inlineStr\"><is><t xml:space=\"preserve\">{text}</t></is></c>")
+}
+
+/// Builds a workbook with these rows.
+fn workbook(rows: &str) -> Vec<u8> {
+    let sheet = format!(
+        "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\"><sheetData>{rows}</sheetData></worksheet>"
+    );
+    replaced(&fixture_bytes("cached.xlsx"), "xl/worksheets/sheet1.xml", sheet.as_bytes())
+}
+
 /// Builds a workbook with this many orders, whose amounts are formulas with computed values.
 fn orders(count: u32) -> Vec<u8> {
-    let text = |cell: &str, text: &str| format!("<c r=\"{cell}\" t=\"inlineStr\"><is><t>{text}</t></is></c>");
     let header = [text("A1", "item"), text("B1", "price"), text("C1", "amount")].concat();
     let rows: String = (2..count + 2)
         .map(|row| {
@@ -35,11 +46,7 @@ fn orders(count: u32) -> Vec<u8> {
             format!("<row r=\"{row}\">{item}<c r=\"B{row}\"><v>{price}</v></c><c r=\"C{row}\"><f>B{row}*2</f><v>{amount}</v></c></row>")
         })
         .collect();
-    let sheet = format!(
-        "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\"><sheetData><row r=\"1\">{header}</row>\
-         {rows}</sheetData></worksheet>"
-    );
-    replaced(&fixture_bytes("cached.xlsx"), "xl/worksheets/sheet1.xml", sheet.as_bytes())
+    workbook(&format!("<row r=\"1\">{header}</row>{rows}"))
 }
 
 #[tokio::test]
@@ -55,6 +62,28 @@ async fn sheet_is_exported_to_its_end() {
     );
     let amounts = export.text.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse::<u64>().unwrap());
     assert_eq!(amounts.sum::<u64>(), 6000 * 6001);
+}
+
+#[tokio::test]
+async fn cells_are_exported_unchanged() {
+    let cells = [
+        "=HYPERLINK(1)",
+        "+1",
+        "-2",
+        "@a",
+        " say &quot;hi&quot; ",
+        "two\nlines",
+        "a;b",
+        "tab\there",
+        "\u{1b}[2J\u{202e}x",
+    ];
+    let row = cells.iter().zip('A'..).map(|(cell, column)| text(&format!("{column}1"), cell)).collect::<String>();
+    let row = row.replace('\u{1b}', "_x001B_");
+    let test_library = TestLibrary::new();
+    let path = test_library.put("hostile.xlsx", workbook(&format!("<row r=\"1\">{row}</row>")));
+    let export = export(&test_library, named(&path, "hostile.xlsx"), 1).await.unwrap();
+    assert_eq!(export.text, "=HYPERLINK(1),+1,-2,@a,\" say \"\"hi\"\" \",\"two\nlines\",a;b,tab\there,[2Jx\n");
+    assert_eq!((export.rows, export.columns), (1, 9));
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ impl SessionRecord {
         let files = changes.iter().filter(|change| !change.is_folder());
         let own = files.filter_map(|change| SafePath::read(&change.path).filter(|path| is_own(path, change)));
         let mut paths: Vec<SafePath> = own.collect();
-        for root in Root::all(workspace)?.iter().filter(|_| is_command) {
+        for root in Root::of_commands(Root::all(workspace)?).iter().filter(|_| is_command) {
             // What a command changes in folders that git ignores is not recorded.
             let scan = self.known(root);
             let is_recorded =
