@@ -74,6 +74,9 @@ async fn calls_in_forms_of_model_families_run_in_text_mode_and_never_answer() {
         "```tool_code\nnow()\n```",
         "Thought: I need the time.\nAction: now\nAction Input: {}",
         "assistantcommentary to=functions.now json{}",
+        "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"now\", \"parameters\": {}}]<|END_ACTION|>",
+        "<start_function_call>call:now{}<end_function_call>",
+        "<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>",
     ] {
         in_text.model.reply(Reply::deltas([call])).reply(Reply::text("It is noon."));
         let result = in_text.ok(["run", "What time is it?", "--output", "json"]).await.json();

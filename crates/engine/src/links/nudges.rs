@@ -148,9 +148,13 @@ fn notice_and_warning(problem: &Problem, info: &ModelInfo, tokens: u64) -> (Stri
         }
         Problem::DoubtfulCall { tool } => {
             let tool = name(tool);
+            let way = match info.native_tools {
+                true => "call it through the tool interface",
+                false => "answer with its JSON object and nothing else",
+            };
             let notice = format!(
                 "Your last answer contains a call of {tool} among other text, so it did not run. To make the call, \
-                 answer with its JSON object and nothing else. If it was only an example, repeat your answer unchanged."
+                 {way}. If it was only an example, repeat your answer unchanged."
             );
             let warning =
                 format!("the answer may be a call of {tool} or an example of one; it did not run; asking the model");

@@ -21,20 +21,31 @@ const QUOTES: [char; 3] = ['"', '“', '”'];
 pub(super) const FENCE: &str = "```";
 
 /// First keys of a call's object. Other JSON answers are not buffered until their end.
-const FIRST_KEYS: [&str; 9] =
-    ["name", "tool", "tool_name", "function", "type", "arguments", "args", "parameters", "function_call"];
+const FIRST_KEYS: [&str; 11] = [
+    "name",
+    "tool",
+    "tool_name",
+    "tool_call_id",
+    "tool_calls",
+    "function",
+    "type",
+    "arguments",
+    "args",
+    "parameters",
+    "function_call",
+];
 
 /// Keys whose value is the name of a tool.
 const NAME_KEYS: [&str; 4] = ["tool", "name", "tool_name", "function"];
 
 /// Keys of an outer object whose value is the call.
-const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
+const WRAPPERS: [&str; 4] = ["function", "tool_call", "tool_calls", "function_call"];
 
 /// Maximum number of objects around a call.
 const MAX_WRAPPERS: usize = 2;
 
 /// Start of texts that models invent after a call: results, and messages in other roles.
-const INVENTED_STARTS: [&str; 7] = [
+const INVENTED_STARTS: [&str; 8] = [
     untrusted::RESULT_START,
     "<tool_response>",
     "[TOOL_RESULTS]",
@@ -42,6 +53,7 @@ const INVENTED_STARTS: [&str; 7] = [
     "<|start_header_id|>",
     "<start_of_turn>",
     "[INST]",
+    "Observation:",
 ];
 
 /// Tags with which models begin and end messages.
@@ -123,7 +135,9 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
             let Some((end, call)) = end.and_then(|end| Some((end, read(&rest[..end], tools)?))) else { break };
             first.get_or_insert(call);
             &rest[end..]
-        } else if matches!(letter, '{' | '<' | '>') || letter.is_alphanumeric() {
+        } else if matches!(letter, '{' | '<' | '>' | '"' | '\'' | '”' | '’' | '»' | ')') || letter.is_alphanumeric()
+        {
+            // Prose also ends at a quote or a bracket around a call.
             break;
         } else {
             &rest[letter.len_utf8()..]
@@ -196,8 +210,10 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     let mut fields: Fields<'_> = serde_json::from_str(object).ok()?;
     for _ in 0..MAX_WRAPPERS {
         let mut wrapped = WRAPPERS.iter().filter_map(|key| Some(fields.get(*key)?.get()));
-        let Some(inner) = wrapped.find(|inner| inner.starts_with('{')) else { break };
-        fields = serde_json::from_str(inner).ok()?;
+        let Some(inner) = wrapped.find(|inner| inner.starts_with(['{', '['])) else { break };
+        let calls: Option<Vec<&RawValue>> = serde_json::from_str(inner).ok();
+        let first = calls.and_then(|calls| Some(calls.first()?.get()));
+        fields = serde_json::from_str(first.unwrap_or(inner)).ok()?;
     }
     let (name_key, name) = NAME_KEYS.into_iter().find_map(|key| {
         let name: String = serde_json::from_str(fields.get(key)?.get()).ok()?;
@@ -268,8 +284,9 @@ pub(super) fn repair(object: &str) -> Option<String> {
     (repaired != object).then_some(repaired)
 }
 
-/// Start marks of calls: Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax and gpt-oss.
-const START_MARKS: [&str; 18] = [
+/// Start marks of calls: Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax, gpt-oss, Seed, Gemma,
+/// Nemotron, Command and InternLM.
+const START_MARKS: [&str; 24] = [
     "<tool_call>",
     "<tool_calls>",
     "<tool_use>",
@@ -288,14 +305,21 @@ const START_MARKS: [&str; 18] = [
     "[TOOL_REQUEST]",
     "[TOOL_CALLS]",
     "[TOOL_CALL]",
+    "<seed:tool_call>",
+    "<start_function_call>",
+    "<TOOLCALL>",
+    "<|START_ACTION|>",
+    "<|action_start|>",
+    "```tool_code",
 ];
 
-/// Marks that are only recognised at the start of an answer, as they may occur in ordinary text. Some servers remove the
-/// marks around them.
-const RECIPIENTS: [&str; 3] = ["to=functions.", "commentary to=functions.", "assistantcommentary to=functions."];
+/// Marks that are only recognised at the start of an answer, as they may occur in ordinary text: those of gpt-oss,
+/// around which some servers remove the other marks, and that of Phi.
+const INITIAL_MARKS: [&str; 4] =
+    ["to=functions.", "commentary to=functions.", "assistantcommentary to=functions.", "functools["];
 
 /// Marks before the name of a tool.
-pub(super) const BEFORE_NAME: [&str; 11] = [
+pub(super) const BEFORE_NAME: [&str; 12] = [
     "<function=",
     "invoke name=\"",
     "<|tool_call_begin|>",
@@ -306,12 +330,13 @@ pub(super) const BEFORE_NAME: [&str; 11] = [
     "<tool_name>",
     "<name>",
     "to=",
+    "call:",
     "Action:",
 ];
 
 /// Returns the marks that may start a call at this position of an answer.
 pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
-    START_MARKS.into_iter().chain(RECIPIENTS.into_iter().filter(move |_| is_first))
+    START_MARKS.into_iter().chain(INITIAL_MARKS.into_iter().filter(move |_| is_first))
 }
 
 /// Returns the first tool name in a call in one of these formats. Unknown names are also returned, as the format
@@ -320,13 +345,17 @@ pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     let name_after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
         let rest = rest.trim_start();
-        let rest = rest.strip_prefix("functions.").unwrap_or(rest);
-        let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || "_-.".contains(letter)));
-        Some(&rest[..end.unwrap_or(rest.len())])
+        Some(leading_name(rest.strip_prefix("functions.").unwrap_or(rest)))
     };
     let names = names_in(text).chain(BEFORE_NAME.into_iter().filter_map(name_after));
     let names: Vec<&str> = names.filter(|name| (1..=MAX_NAME).contains(&name.len())).collect();
     names.iter().find(|name| is_known(name, tools)).or(names.first()).map(|name| (*name).to_owned())
+}
+
+/// Returns the name at the start of a text.
+pub(super) fn leading_name(text: &str) -> &str {
+    let end = text.find(|letter: char| !(letter.is_ascii_alphanumeric() || "_-.".contains(letter)));
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// Returns true if a text is only a mark. Some servers leave one before the calls that they have parsed.

@@ -24,7 +24,10 @@ const ARGUMENT_TAGS: [[&str; 3]; 4] = [
 ];
 
 /// Parts of forms before and after a call, beside the tags of models.
-const FILLERS: [&str; 9] = ["</invoke>", "print(", "assistant", "commentary", "[", "]", ")", ",", ";"];
+const FILLERS: [&str; 10] = ["</invoke>", "print(", "functools[", "assistant", "commentary", "[", "]", ")", ",", ";"];
+
+/// Text after a filler that is a word. Elsewhere, the word is prose.
+const AFTER_WORDS: [&str; 3] = ["<|", "to=", "commentary"];
 
 /// Name of DeepSeek's V3 for the type of a call, before the mark of the name.
 const TYPED_CALL: &str = "<｜tool▁call▁begin｜>function";
@@ -55,22 +58,52 @@ fn starts_with_any(text: &str, mut starts: impl Iterator<Item = String>) -> Opti
 /// Returns the first call of a text that consists only of calls, marks, and text that models invent after a call. The
 /// error is the position of other content.
 pub(super) fn read(text: &str, tools: &[ToolSpec]) -> Result<RawCall, usize> {
-    let (mut rest, mut first) = (text.trim_start(), None);
+    let (mut rest, mut first, mut open) = (text.trim_start(), None, 0);
     while !rest.is_empty() && !(first.is_some() && call::is_invented(rest)) {
         let after = match read_call(rest, tools) {
             Some((call, after)) => {
                 first.get_or_insert(call);
                 after
             }
-            None => without_mark(rest).ok_or(text.len() - rest.len())?,
+            None => without_mark(rest, &mut open).ok_or(text.len() - rest.len())?,
         };
         rest = after.trim_start();
     }
     first.ok_or(text.len() - rest.len())
 }
 
-fn without_mark(text: &str) -> Option<&str> {
-    let filler = || FILLERS.into_iter().find_map(|filler| text.strip_prefix(filler));
+/// Returns the name of a known tool at the start of a text, after its marks, although the text consists not only of
+/// calls: other content is at `end`.
+pub(super) fn known_name(text: &str, end: usize, tools: &[ToolSpec]) -> Option<String> {
+    if text.starts_with('[') && !text.starts_with("[TOOL") {
+        // Before another bracket, it is the text of a link.
+        return read(&text[..end], tools).ok().filter(|_| !text[end..].starts_with('(')).map(|call| call.name);
+    }
+    let mut rest = text;
+    loop {
+        let marked = BEFORE_NAME.iter().find_map(|mark| rest.strip_prefix(mark));
+        let name = marked.map(|marked| call::clean_name(call::leading_name(marked.trim_start()), tools));
+        if let Some(name) = name.filter(|name| call::is_known(name, tools)) {
+            return Some(name);
+        }
+        rest = without_mark(rest, &mut 0)?.trim_start();
+    }
+}
+
+/// Returns the text after a tag, a fence or a filler. `open` is the number of open brackets around calls.
+fn without_mark<'a>(text: &'a str, open: &mut usize) -> Option<&'a str> {
+    let filler = || {
+        let (filler, rest) = FILLERS.into_iter().find_map(|filler| Some((filler, text.strip_prefix(filler)?)))?;
+        match filler {
+            "[" | "print(" | "functools[" => *open += 1,
+            "]" | ")" => *open = open.checked_sub(1)?,
+            "assistant" | "commentary" if !AFTER_WORDS.iter().any(|after| rest.trim_start().starts_with(after)) => {
+                return None;
+            }
+            _ => {}
+        }
+        Some(rest)
+    };
     call::without_tag(text).or_else(|| text.strip_prefix(FENCE).map(call::without_label)).or_else(filler)
 }
 
@@ -83,9 +116,8 @@ fn read_call<'a>(text: &'a str, tools: &[ToolSpec]) -> Option<(RawCall, &'a str)
     let (name, rest) = match BEFORE_NAME.iter().find_map(|mark| text.strip_prefix(mark)) {
         Some(marked) => {
             let marked = marked.trim_start();
-            let end = marked.find(|letter: char| !(letter.is_ascii_alphanumeric() || "_-.".contains(letter)));
-            let (name, rest) = marked.split_at(end.unwrap_or(marked.len()));
-            (call::clean_name(name, tools), rest)
+            let name = call::leading_name(marked);
+            (call::clean_name(name, tools), &marked[name.len()..])
         }
         None => tools.iter().find_map(|tool| {
             let rest = text.strip_prefix(tool.name.as_str())?;
@@ -254,12 +286,39 @@ mod tests {
         check("```tool_code\nread_file(path=\"/a b\")\n```", "read_file", path());
         check("```tool_code\nprint(read_file(path=\"/a b\"))\n```", "read_file", path());
         check("```python\nnow()\n```", "now", json!({}));
+        let quoted = |name: &str, arguments: &str| format!("<|tool_call>call:{name}{{{arguments}}}<tool_call|>");
+        check(&quoted("read_file", "path:<|\"|>/a b<|\"|>"), "read_file", path());
+        check(&quoted("read_file", "count:3,path:<|\"|>{x}<|\"|>"), "read_file", json!({"path": "{x}", "count": 3}));
+        check(&quoted("now", ""), "now", json!({}));
+        let escaped =
+            |name: &str, arguments: &str| format!("<start_function_call>call:{name}{{{arguments}}}<end_function_call>");
+        check(&escaped("read_file", "path:<escape>/a b<escape>"), "read_file", path());
+        check(
+            &escaped("read_file", "path:<escape>\"<escape>,tags:[<escape>x<escape>]"),
+            "read_file",
+            json!({"path": "\"", "tags": ["x"]}),
+        );
+        check(&(escaped("now", "") + "<start_function_response>"), "now", json!({}));
+        // Seed.
+        let seed = |call: &str| format!("<seed:tool_call>\n{call}\n</seed:tool_call>");
+        check(&seed("<function=read_file>\n<parameter=path>/a b</parameter>\n</function>"), "read_file", path());
+        check(&seed("<function=now>\n</function>"), "now", json!({}));
+        check(&seed("<function=read_file><parameter=count>3</parameter></function>"), "read_file", json!({"count": 3}));
+        // LFM and OLMo.
+        check("<|tool_call_start|>[read_file(path=\"/a b\")]<|tool_call_end|>", "read_file", path());
+        check("<|tool_call_start|>[now(), now()]<|tool_call_end|>", "now", json!({}));
+        check("<function_calls>\nread_file(path=\"/a b\")\n</function_calls>", "read_file", path());
+        // Phi.
+        check("functools[{\"name\": \"read_file\", \"arguments\": {\"path\": \"/a b\"}}]", "read_file", path());
+        check("functools[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\"}]", "now", json!({}));
+        check("functools[{\"name\": \"now\", \"parameters\": {}}]<|end|>", "now", json!({}));
         // ReAct.
         check("Action: read_file\nAction Input: {\"path\": \"/a b\"}", "read_file", path());
         check("Action: read_file\nAction Input: {'path': '/a b'}\n", "read_file", path());
         check("Action: now\nAction Input: {}", "now", json!({}));
         // What models invent after a call.
         check(&format!("{glm}\n<tool_response>\nx\n</tool_response>\nIt says x."), "read_file", path());
+        check("Action: read_file\nAction Input: {\"path\": \"/a b\"}\nObservation: x\nDone.", "read_file", path());
     }
 
     #[test]
@@ -272,6 +331,11 @@ mod tests {
             "[read_file(path)]",
             "[read_file(path=\"/a\")](https://example.org)",
             "[read_file(path=\"/a\"",
+            "[now()] commentary",
+            "<function=now></function>)",
+            "<function=now></function>\"",
+            "<|tool_call>call:now{<tool_call|>",
+            "functools[{\"name\": \"now\"",
             "Action: read_file\nAction Input: /a",
             "Action: read_file\nAction Input: {}\nThought: I know it.",
             "<tool_call></tool_call>",
@@ -281,6 +345,20 @@ mod tests {
         ] {
             assert!(read(text, &tools()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn known_name_follows_marks() {
+        let check = |text: &str, end: usize, name: Option<&str>| {
+            assert_eq!(known_name(text, end, &tools()).as_deref(), name, "{text}");
+        };
+        check("<tool_call>\n<function=now></function> is one", 0, Some("now"));
+        check("Action: read_file\nAction Input: /a", 0, Some("read_file"));
+        check("[now()] is one", 8, Some("now"));
+        check("[now()](https://example.org)", 7, None);
+        check("<function=fly></function> is one", 0, None);
+        check("```python\nnow() + 1\n```", 16, None);
+        check("<tool_call>", 11, None);
     }
 
     #[test]

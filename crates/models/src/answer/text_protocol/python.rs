@@ -1,12 +1,13 @@
-//! Literals and keyword arguments of Python, in which some models write calls. Pure.
+//! Literals and keyword arguments of Python, in which some models write calls, and Gemma's variant of them, which has
+//! other quotes and no quotes around keys. Pure.
 
 use serde_json::{Map, Number, Value};
 
 /// Maximum depth of nested literals.
 const MAX_DEPTH: usize = 32;
 
-/// Quotes of strings, the longest ones first.
-const QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];
+/// Quotes of strings, the longest ones first. Between those of Gemma, no character is escaped.
+const QUOTES: [&str; 6] = ["<escape>", "<|\"|>", "\"\"\"", "'''", "\"", "'"];
 
 /// Parses the literal at the start of a text, and returns the rest.
 pub(super) fn literal(text: &str) -> Option<(Value, &str)> {
@@ -25,7 +26,7 @@ fn nested(text: &str, depth: usize) -> Option<(Value, &str)> {
         '{' => pairs(inner?, (':', '}'), depth).map(|(map, rest)| (map.into(), rest)),
         '[' => list(inner?, ']', depth),
         '(' => list(inner?, ')', depth),
-        '"' | '\'' => string(text).map(|(string, rest)| (string.into(), rest)),
+        '"' | '\'' | '<' => string(text).map(|(string, rest)| (string.into(), rest)),
         _ => word(text),
     }
 }
@@ -37,11 +38,11 @@ fn pairs(text: &str, (between, close): (char, char), depth: usize) -> Option<(Ma
         if let Some(rest) = rest.strip_prefix(close) {
             return Some((map, rest));
         }
-        let (name, after) = match between {
-            ':' => string(rest)?,
-            _ => {
+        let (name, after) = match string(rest).filter(|_| between == ':') {
+            Some(quoted) => quoted,
+            None => {
                 let end = rest.find(|letter: char| !(letter.is_alphanumeric() || letter == '_'))?;
-                (rest[..end].to_owned(), &rest[end..])
+                (Some(&rest[..end]).filter(|name| !name.is_empty())?.to_owned(), &rest[end..])
             }
         };
         let (value, after) = nested(after.trim_start().strip_prefix(between)?, depth)?;
@@ -77,7 +78,7 @@ fn string(text: &str) -> Option<(String, &str)> {
         }
         let mut letters = rest.chars();
         match letters.next()? {
-            '\\' => match letters.next()? {
+            '\\' if !quote.starts_with('<') => match letters.next()? {
                 'n' => string.push('\n'),
                 't' => string.push('\t'),
                 'r' => string.push('\r'),
@@ -127,7 +128,23 @@ mod tests {
         check("\"\"\"two\n\"lines\"\n\"\"\"", json!("two\n\"lines\"\n"), "");
         check(r"'\u00e9 \d \n'", json!("é \\d \n"), "");
         check("''", json!(""), "");
-        for text in ["{'a': }", "{'a' 1}", "{a: 1}", "'open", "[1 2]", "f()", "", "+", r"'\u12'", "{'a': 1"] {
+        check(r"{path:<escape>C:\new<escape>,n:1}.", json!({"path": "C:\\new", "n": 1}), ".");
+        check("{a:[<|\"|>x \"y\"<|\"|>]}", json!({"a": ["x \"y\""]}), "");
+        for text in [
+            "{'a': }",
+            "{'a' 1}",
+            "{: 1}",
+            "{a 1}",
+            "<escape>a",
+            "<a>",
+            "'open",
+            "[1 2]",
+            "f()",
+            "",
+            "+",
+            r"'\u12'",
+            "{'a': 1",
+        ] {
             assert_eq!(literal(text), None, "{text}");
         }
         assert_eq!(literal(&"[".repeat(1 << 20)), None);
@@ -138,7 +155,7 @@ mod tests {
         let arguments = json!({"path": "/a", "lines": [1, 2]});
         assert_eq!(keywords("path='/a', lines=[1, 2])."), Some((arguments.as_object().unwrap().clone(), ".")));
         assert_eq!(keywords(")"), Some((Map::new(), "")));
-        for text in ["'/a')", "path)", "path='/a'", "path='/a' x=1)", "**rest)"] {
+        for text in ["'/a')", "='/a')", "path)", "path='/a'", "path='/a' x=1)", "**rest)"] {
             assert_eq!(keywords(text), None, "{text}");
         }
     }

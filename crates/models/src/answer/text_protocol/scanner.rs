@@ -38,6 +38,9 @@ pub(crate) struct Scanner {
     is_found: bool,
     /// Name of a tool called within the text.
     doubtful: Option<String>,
+    /// Text that was passed on, from the last object at the start of a line or of a list on. Only filled if no calls
+    /// are expected: a server may have left a call there.
+    last_object: String,
 }
 
 #[derive(Debug, Default)]
@@ -76,8 +79,17 @@ impl Lookahead {
 
 impl Scanner {
     pub(crate) fn new(tools: Arc<[ToolSpec]>, expects_calls: bool) -> Self {
-        let (pending, before, balance) = (String::new(), CodeSpans::default(), Balance::default());
-        Self { tools, expects_calls, pending, before, has_text: false, balance, is_found: false, doubtful: None }
+        Self {
+            tools,
+            expects_calls,
+            pending: String::new(),
+            before: CodeSpans::default(),
+            has_text: false,
+            balance: Balance::default(),
+            is_found: false,
+            doubtful: None,
+            last_object: String::new(),
+        }
     }
 
     /// Processes the next piece, and returns text that can be passed on.
@@ -96,7 +108,7 @@ impl Scanner {
 
     /// Processes the end of the answer, which may have been cut.
     pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
-        let (mut at, mut mark, mut forms_left) = (0, None, MAX_FORMS);
+        let (mut at, mut mark, mut forms_left, mut earlier) = (0, None, MAX_FORMS, None);
         while at < self.pending.len() {
             let mut is_marked = false;
             match self.look_ahead(at) {
@@ -126,6 +138,15 @@ impl Scanner {
             });
             match calls {
                 Ok(_) if self.doubtful.is_some() => break,
+                Ok(_) if earlier.is_some() => {
+                    self.doubtful = earlier.take();
+                    break;
+                }
+                // Such a fence after text may be an example.
+                Ok(call) if self.has_text && self.pending[at..].starts_with(FENCE) => {
+                    self.doubtful = Some(call.name);
+                    break;
+                }
                 Ok(call) if self.expects_calls => {
                     self.pending.truncate(at);
                     return ScanResult { text: std::mem::take(&mut self.pending), call: Some(call), unrun: None };
@@ -134,6 +155,9 @@ impl Scanner {
                 Err(_) if !self.expects_calls => break,
                 Err(end) => {
                     self.note_doubtful(at..at + end);
+                    if is_marked && earlier.is_none() {
+                        earlier = forms::known_name(&self.pending[at..], end, &self.tools);
+                    }
                     let end = at + end.max(1);
                     self.emit(&mut at, end);
                 }
@@ -148,7 +172,8 @@ impl Scanner {
         if let Some((at, name)) = named {
             return self.unrun(at, name, if is_cut { UnrunReason::Cut } else { UnrunReason::Foreign });
         }
-        let unrun = self.doubtful.take().map(|name| (name, UnrunReason::Doubtful));
+        let left = self.last_call().filter(|_| !is_cut);
+        let unrun = self.doubtful.take().or(earlier).or(left).map(|name| (name, UnrunReason::Doubtful));
         ScanResult { text: std::mem::take(&mut self.pending), call: None, unrun }
     }
 
@@ -168,15 +193,31 @@ impl Scanner {
     /// Passes on the text up to `end`.
     fn emit(&mut self, at: &mut usize, end: usize) {
         let text = &self.pending[*at..end];
+        if !self.expects_calls {
+            let is_object = text.starts_with('{') && matches!(self.before.last(), None | Some('\n' | '['));
+            if is_object || self.last_object.len() > MAX_PENDING {
+                self.last_object.clear();
+            }
+            if is_object || !self.last_object.is_empty() {
+                self.last_object.push_str(text);
+            }
+        }
         self.before.add(text);
         self.has_text |= text.chars().any(char::is_alphanumeric);
         self.balance = Balance::default();
         *at = end;
     }
 
+    /// Returns the name of a tool whose call with arguments ends the text, where a server should have parsed it.
+    fn last_call(&self) -> Option<String> {
+        let object = Some(&self.last_object).filter(|object| !object.is_empty())?;
+        let call = call::only_calls(&format!("{object}{}", self.pending), true, &self.tools).ok()?;
+        Some(call.name).filter(|name| call.arguments != "{}" && call::is_known(name, &self.tools))
+    }
+
     /// Records a call to a known tool within the text, which may have been meant.
     fn note_doubtful(&mut self, range: Range<usize>) {
-        if self.expects_calls && self.doubtful.is_none() {
+        if self.doubtful.is_none() {
             self.doubtful = call::leading_tool_name(&self.pending[range], &self.tools);
         }
     }
@@ -185,7 +226,7 @@ impl Scanner {
         let rest = &self.pending[at..];
         let is_start = |letter: char| match letter {
             '{' | '`' | '<' | '[' | 'A' => true,
-            letter => !self.has_text && matches!(letter, 'a' | 'c' | 't'),
+            letter => !self.has_text && matches!(letter, 'a' | 'c' | 'f' | 't'),
         };
         match rest.find(is_start) {
             None => return Lookahead::Text(self.pending.len()),
@@ -205,6 +246,15 @@ impl Scanner {
                 Some('{') => self.object(start),
                 Some(_) => Lookahead::of_start(forms::is_code_call(code, &self.tools), start),
             };
+        }
+        // A list of calls.
+        if let Some(list) = rest.strip_prefix('[').filter(|_| is_first && !self.before.is_code()) {
+            let start = self.pending.len() - list.trim_start().len();
+            match self.pending[start..].chars().next() {
+                Some('{') if start - at <= call::MAX_OPENING => return self.object(start),
+                None if start - at <= call::MAX_OPENING => return Lookahead::Undecided,
+                _ => {}
+            }
         }
         let may_begin = |mark: &str| mark.starts_with(rest);
         if is_first && may_begin(FENCE) {
@@ -348,6 +398,13 @@ mod tests {
         check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
         check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
         check(format!("```json\n{CALL}"), "");
+        check(format!("[{CALL}]"), "");
+        check(format!("[\n  {CALL},\n  {CALL}\n]"), "");
+        check(format!("<TOOLCALL>[{CALL}]</TOOLCALL>"), "");
+        check(format!("I look.\n<|START_ACTION|>[\n{CALL}\n]<|END_ACTION|>"), "I look.\n");
+        check(format!("<|action_start|><|plugin|>\n{CALL}<|action_end|>"), "");
+        check(format!("{{\"tool_calls\": [{{\"type\": \"function\", \"function\": {CALL}}}]}}"), "");
+        check(format!("{CALL}\nObservation: a\nDone."), "");
         // Text that the model invents after the call.
         for invented in [
             "<tool_response>\nThe file says: a\n</tool_response>\nIt says a.",
@@ -391,6 +448,12 @@ mod tests {
         check(format!("Not {CALL} but\n<tool_call>\n<function=now>\n</function>\n</tool_call>"), true);
         // Tags that are not marks of models.
         check(format!("<code>{CALL}</code>"), true);
+        check(format!("One writes \"{CALL}\""), true);
+        check(format!("One writes “{CALL}”."), true);
+        check(format!("One writes JSON ({CALL})"), true);
+        check("<function=read_file>{\"path\": \"a\"}</function> is how Llama writes it.".to_owned(), true);
+        check("[read_file(path=\"a\")] or\n[read_file(path=\"b\")]".to_owned(), true);
+        check("Thought: I look.\nAction: read_file\nAction Input: a".to_owned(), true);
         check(format!("<document>\n{CALL}\n</document>"), true);
         check(format!("<!-- {CALL} -->"), true);
         check(format!("{CALL} [example]"), true);
@@ -453,8 +516,30 @@ mod tests {
         ] {
             super::tests::check(false, text, output, None, foreign);
         }
+        for (text, output) in [
+            ("<start_function_call>call:read_file{path:<escape>a<escape>}<end_function_call>", ""),
+            ("<seed:tool_call>\n<function=read_file>\n</function>\n</seed:tool_call>", ""),
+            ("functools[{\"name\": \"read_file\", \"arguments\": {}}]", ""),
+            ("I look.\n<|tool_call_start|>[read_file(path=\"a\")]<|tool_call_end|>", "I look.\n"),
+        ] {
+            check(text, output);
+        }
         let unknown = "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>";
         super::tests::check(false, unknown, "", None, Some(("fly", UnrunReason::Foreign)));
+    }
+
+    #[test]
+    fn last_call_of_a_text_is_doubtful_where_servers_parse_calls() {
+        let doubtful = Some(("read_file", UnrunReason::Doubtful));
+        let check = |text: &str, unrun| check(false, text, text, None, unrun);
+        check(&format!("I look.\n{CALL}"), doubtful);
+        check(&format!("I look.\n```json\n{CALL}\n```\n"), doubtful);
+        check("I look.\n{\n  \"name\": \"read_file\",\n  \"arguments\": {\n    \"path\": \"a\"\n  }\n}", doubtful);
+        check("{“tool”: “read_file”, “args”: {“path”: “a”}}", doubtful);
+        check(&format!("I look.\n{CALL}\nIt says a."), None);
+        check(&format!("I look.\n> {CALL}"), None);
+        check(&format!("I look: {CALL}"), None);
+        check("A package:\n```json\n{\"name\": \"read_file\", \"version\": 1}\n```", None);
     }
 
     #[test]
@@ -581,7 +666,50 @@ mod tests {
         }
     }
 
+    /// Calls in the forms of model families, on one line.
+    const FORMS: [&str; 14] = [
+        CALL,
+        "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>",
+        "<tool_call>{'name': 'now', 'arguments': {}}</tool_call>",
+        "<function=read_file><parameter=path>a</parameter></function>",
+        "<function=now>{}</function>",
+        "<|python_tag|>now.call()",
+        "[now()]",
+        "[TOOL_CALLS]now[ARGS]{}",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        "<|channel|>commentary to=functions.now<|message|>{}<|call|>",
+        "<tool_call>now</tool_call>",
+        "<start_function_call>call:now{}<end_function_call>",
+        "<invoke name=\"now\"></invoke>",
+    ];
+
     proptest! {
+        #[test]
+        fn prose_that_quotes_a_call_runs_nothing(
+            before in "[A-Z][a-z]{1,9}( [a-z]{2,9}){1,5}",
+            after in "[A-Z][a-z]{1,9}( [a-z]{2,9}){1,5}\\.",
+            forms in proptest::collection::vec(prop::sample::select(FORMS.to_vec()), 1..4),
+            quote in 0..9_usize,
+            expects_calls in any::<bool>(),
+        ) {
+            let (inline, lines) = (forms[0], forms.join("\n"));
+            let text = match quote {
+                0 => format!("{before}: `{inline}`"),
+                1 => format!("{before}:\n```\n{lines}\n```"),
+                2 => format!("{before}:\n~~~text\n{lines}\n~~~\n"),
+                3 => format!("{before}:\n> {}", forms.join("\n> ")),
+                4 => format!("{before} \"{inline}\"."),
+                5 => format!("{before} ({inline})"),
+                6 => format!("{before}\n{lines}\n\n{after}"),
+                7 => format!("{lines}\n{after}"),
+                _ => format!("```\n{lines}\n```\n{after}"),
+            };
+            let (output, call, unrun) = run(&[&text], expects_calls, false);
+            prop_assert_eq!(call, None, "{}", text);
+            prop_assert!(output == text && unrun.is_none_or(|(_, reason)| reason == UnrunReason::Doubtful), "{}", text);
+        }
+
         #[test]
         fn scan_result_is_independent_of_chunking(
             parts in proptest::collection::vec(
@@ -591,6 +719,7 @@ mod tests {
                     Just("{"), Just("}"), Just("\""), Just("wörds "), Just("<tool_call>"), Just("</tool_call>"), Just("\n"),
                     Just("`"), Just("<function=now>"), Just("[TOOL_CALLS]"), Just("to=functions.now"), Just("<|tool_call"),
                     Just("<"), Just("["), Just("<tool_result name="),
+                    Just("[now()]"), Just("Action: now\n"), Just("call:now{}"), Just("<TOOLCALL>"), Just("functools["),
                     Just("~~~\n"), Just("[TOOL_RESULTS]"), Just("</code>"), Just("1. "), Just("```markdown\n"),
                 ],
                 0..12,
