@@ -172,7 +172,7 @@ impl Scanner {
         if let Some((at, name)) = named {
             return self.unrun(at, name, if is_cut { UnrunReason::Cut } else { UnrunReason::Foreign });
         }
-        let left = self.last_call().filter(|_| !is_cut);
+        let left = self.last_call(at).filter(|_| !is_cut);
         let unrun = self.doubtful.take().or(earlier).or(left).map(|name| (name, UnrunReason::Doubtful));
         ScanResult { text: std::mem::take(&mut self.pending), call: None, unrun }
     }
@@ -208,10 +208,11 @@ impl Scanner {
         *at = end;
     }
 
-    /// Returns the name of a tool whose call with arguments ends the text, where a server should have parsed it.
-    fn last_call(&self) -> Option<String> {
+    /// Returns the name of a tool whose call with arguments ends the text, where a server should have parsed it. The
+    /// pending text was passed on up to `at`.
+    fn last_call(&self, at: usize) -> Option<String> {
         let object = Some(&self.last_object).filter(|object| !object.is_empty())?;
-        let call = call::only_calls(&format!("{object}{}", self.pending), true, &self.tools).ok()?;
+        let call = call::only_calls(&format!("{object}{}", &self.pending[at..]), true, &self.tools).ok()?;
         Some(call.name).filter(|name| call.arguments != "{}" && call::is_known(name, &self.tools))
     }
 
