@@ -6,6 +6,7 @@
 
 import asyncio
 import getopt
+import os
 import sys
 from pathlib import Path
 
@@ -25,8 +26,9 @@ async def pump(source, sink):
 
 
 async def run(process):
-    """Runs a command as sshd does, by a shell, and ends its input with the connection."""
-    child = await asyncio.create_subprocess_exec("/bin/sh", "-c", process.command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    """Runs a command as sshd does, by a shell in the home folder, and ends its input with the connection."""
+    pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+    child = await asyncio.create_subprocess_exec("/bin/sh", "-c", process.command, cwd=os.environ["HOME"], **pipes)
 
     async def feed():
         await pump(process.stdin, child.stdin)

@@ -43,7 +43,8 @@ impl Laptop {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("ssh/ssh.py");
         let packages = installed("python");
         let mut command = host.command("python3");
-        command.arg(&script).arg("server").arg(home.path()).env("PYTHONPATH", &packages).env("PATH", path);
+        // The server and what it runs are processes of the host, and must not name this home.
+        command.arg(&script).args(["server", "."]).current_dir(home.path()).env("PYTHONPATH", &packages).env("PATH", path);
         let mut server = Running::spawn(command);
         let port = server.line().await.expect("the server prints its port");
         let folder = home.path().display().to_string();
@@ -67,11 +68,14 @@ impl Laptop {
         dialling(&self.home)
     }
 
-    /// Kills the SSH clients, as a network that is gone would end them.
-    fn break_connections(&self) {
-        for pid in self.connections() {
+    /// Kills the SSH clients, as a network that is gone would end them, and waits until they have ended. Returns them.
+    async fn break_connections(&self) -> Vec<u32> {
+        let broken = self.connections();
+        for pid in &broken {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
         }
+        until_true("the connections have ended", || !self.connections().iter().any(|pid| broken.contains(pid))).await;
+        broken
     }
 }
 
