@@ -1,5 +1,10 @@
 //! Tests the client against a small server over a real socket.
 
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
 use agentd_core::{
     event::EventKind,
     turn::{StartTurn, StopReason},
@@ -8,7 +13,7 @@ use agentd_proto::{
     PROTOCOL_VERSION,
     client::{Client, ClientErrorKind, NewSession, SessionChoice, StartRequest, WatchEvent},
 };
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 
 use crate::fake::FakeDaemon;
 
@@ -43,6 +48,31 @@ async fn other_protocol_version_is_rejected_but_can_be_stopped() {
     assert!(error.message.contains("9.9.9") && error.hint.is_some());
     let client = Client::connect_any_version(daemon.path()).await.unwrap();
     assert_eq!(client.stop(None).await, Ok(42));
+}
+
+#[tokio::test]
+async fn daemon_of_another_machine_is_named_and_its_version_is_checked() {
+    let dial = |path: PathBuf| {
+        move || {
+            let stream = std::os::unix::net::UnixStream::connect(&path)?;
+            stream.set_nonblocking(true)?;
+            UnixStream::from_std(stream)
+        }
+    };
+    for version in [PROTOCOL_VERSION, PROTOCOL_VERSION + 1] {
+        let daemon = FakeDaemon::start(version).await;
+        let dial = dial(daemon.path().to_owned());
+        let limit = Duration::from_secs(60);
+        let client = Client::connect_through("ssh://box", dial().unwrap(), dial, limit).await.unwrap();
+        assert_eq!(client.host(), Some("ssh://box"));
+        let Err(error) = client.of_our_version(Path::new("ssh://box")) else {
+            assert_eq!(version, PROTOCOL_VERSION);
+            continue;
+        };
+        assert_eq!((error.kind, version), (ClientErrorKind::OtherVersion, PROTOCOL_VERSION + 1));
+        assert!(error.message.contains("ssh://box") && error.message.contains("9.9.9"), "{error}");
+        assert!(error.hint.unwrap().contains("both machines"));
+    }
 }
 
 #[tokio::test]

@@ -63,6 +63,18 @@ async fn azure_classic_gets_its_version_and_its_own_key_header() {
     daemon.agentctl(["doctor"]).await.shows(&[&format!("m at {url}, directly")]);
 }
 
+#[tokio::test]
+async fn doctor_reports_a_server_that_fails() {
+    let model = ModelServer::start().await;
+    model.guarded_by(|_, _| Err((500, "out of order".to_owned())));
+    let home = TempHome::new();
+    home.write("config/models.yaml", slots(&[("base", format!("base_url: '{}'", model.base_url()))]));
+    let daemon = TempDaemon::start_in(home).await;
+    let doctor = daemon.agentctl(["doctor"]).await.fails().stdout;
+    has_all(&doctor, &["no response from", "500 Internal Server Error", "base_url is in models.yaml"]);
+    assert!(!doctor.contains("; base_url is in"), "a hint begins with its first word: {doctor}");
+}
+
 /// Server that only accepts one key, which can be changed, and repeats refused keys in its errors.
 struct KeyServer {
     model: ModelServer,

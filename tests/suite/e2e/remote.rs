@@ -44,7 +44,12 @@ impl Laptop {
         let packages = installed("python");
         let mut command = host.command("python3");
         // The server and what it runs are processes of the host, and must not name this home.
-        command.arg(&script).args(["server", "."]).current_dir(home.path()).env("PYTHONPATH", &packages).env("PATH", path);
+        command
+            .arg(&script)
+            .args(["server", "."])
+            .current_dir(home.path())
+            .env("PYTHONPATH", &packages)
+            .env("PATH", path);
         let mut server = Running::spawn(command);
         let port = server.line().await.expect("the server prints its port");
         let folder = home.path().display().to_string();
@@ -89,36 +94,52 @@ fn dialling(home: &TempHome) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn turn_with_upload_and_question_survives_a_broken_connection() {
+async fn turn_with_upload_and_questions_survives_broken_connections() {
     let world = World::start().await;
     let laptop = Laptop::of(&world).await;
     let project = world.write("shop/a.txt", "there").parent().unwrap().display().to_string();
     laptop.write("notes.txt", "The pump is blue.");
+    laptop.write("list.txt", "One copy.");
+    world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which colour?"})));
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/copy.txt", "content": "blue"})));
     world.model.reply(Reply::text("Copied."));
-    let args = ["run", "Copy it", "--file", "notes.txt", "-C", &project];
+    let text = "Copy it as in #list.txt and #none.txt";
+    let args = ["run", text, "--file", "notes.txt", "-C", &project];
     let mut running =
         laptop.spawn_agentctl(args.into_iter().chain(["--on-interrupt", "wait", "--output", "stream-json"]));
-    let (raised, before) = running.event("interrupt_raised").await;
-    let first = laptop.connections();
-    assert_eq!(first.len(), 1, "one process for one connection");
-    laptop.break_connections();
-    until_true("another connection", || laptop.connections().iter().any(|pid| !first.contains(pid))).await;
-    laptop.ok(["answer", raised["interrupt"]["id"].as_str().unwrap(), "approve"]).await;
-    let output = running.output(Vec::new()).await.exits(0);
-    let lines = [before, vec![raised], output.json_lines()].concat();
+    let (question, mut lines) = running.event("interrupt_raised").await;
+    let of_interrupt = |raised: &Value, key: &str| raised["interrupt"][key].as_str().unwrap().to_owned();
+    let session = of_interrupt(&question, "session_id");
+    assert_eq!(laptop.connections().len(), 1, "one process for one connection");
+    let mut attached = laptop.spawn_agentctl(["attach", &session, "--output", "stream-json"]);
+    attached.event("interrupt_raised").await;
+
+    assert_eq!(laptop.break_connections().await.len(), 2);
+    until_true("both clients have connected again", || laptop.connections().len() == 2).await;
+    laptop.ok(["answer", &of_interrupt(&question, "id"), "blue"]).await;
+    let (approval, between) = running.event("interrupt_raised").await;
+    // The turn continues on the host, whether or not a client follows it.
+    laptop.break_connections().await;
+    world.ok(["answer", &of_interrupt(&approval, "id"), "approve"]).await;
+    let output = running.output(Vec::new()).await.exits(0).says(&["#none.txt is not a file of this machine"]);
+    assert_eq!(attached.output(Vec::new()).await.exits(0).json_lines().last().unwrap()["text"], "Copied.");
+
+    lines.extend([question].into_iter().chain(between).chain([approval]).chain(output.json_lines()));
     let count = |kind: &str| lines.iter().filter(|line| line["type"] == kind).count();
-    assert_eq!((count("interrupt_raised"), count("turn_ended")), (1, 1), "no event is lost or repeated: {lines:#?}");
+    let counts = ["turn_started", "interrupt_raised", "interrupt_resolved", "turn_ended"].map(count);
+    assert_eq!(counts, [1, 2, 2, 1], "no event is lost or repeated: {lines:#?}");
     assert_eq!(lines.last().unwrap()["text"], "Copied.");
     let request = world.model.requests().remove(0).body["messages"].to_string();
-    assert!(request.contains("uploads/notes.txt") && request.contains("The pump is blue."), "{request}");
-    let session = output.session();
+    for part in ["uploads/notes.txt", "The pump is blue.", "uploads/list.txt", "One copy."] {
+        assert!(request.contains(part), "{part} is missing: {request}");
+    }
     let view = world.client().await.session(&session).await.unwrap();
     assert_eq!(view.session.settings.project.unwrap().path, Path::new(&project));
     until_true("no process is left", || laptop.connections().is_empty() && dialling(&world).is_empty()).await;
 }
 
-#[tokio::test]
+// The terminal blocks its thread, and the model needs another one.
+#[tokio::test(flavor = "multi_thread")]
 async fn chat_names_the_host_and_survives_a_broken_connection() {
     let world = World::with_reply("Blue.").await;
     let laptop = Laptop::of(&world).await;
@@ -128,7 +149,7 @@ async fn chat_names_the_host_and_survives_a_broken_connection() {
     terminal.prompt();
     terminal.hears("/upload notes.txt", "uploaded as uploads/notes.txt");
     terminal.hears("Which colour?", "Blue.");
-    laptop.break_connections();
+    laptop.break_connections().await;
     terminal.hears("And now?", "Blue.");
     terminal.leaves();
     assert!(world.model.requests().iter().any(|request| request.body.to_string().contains("uploads/notes.txt")));
@@ -157,18 +178,24 @@ async fn daemon_of_a_host_is_started_and_stopped_there() {
 #[tokio::test]
 async fn host_gets_no_variables_of_the_client() {
     let world = World::start().await;
-    let mut laptop = Laptop::of(&world).await;
-    laptop.home.set("LC_NAME", "a-spy");
+    let laptop = Laptop::of(&world).await;
     let here: &TempHome = &world.daemon;
-    for (is_local, home) in [(true, here), (false, &laptop.home)] {
+    // A removed folder has no path. That must not be a reason to send variables.
+    let in_removed_folder = "mkdir gone; cd gone; rmdir ../gone; exec \"$@\"";
+    for (is_local, home, line) in
+        [(true, here, "exec \"$@\""), (false, &laptop.home, "exec \"$@\""), (false, &laptop.home, in_removed_folder)]
+    {
         world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "env; echo ran"})));
         world.model.reply(Reply::text("Done."));
-        let mut command = home.agentctl_command(["run", "Look", "--on-interrupt", "approve"]);
-        command.env("LC_NAME", "a-spy");
+        let client = home.agentctl_command(["run", "Look", "--on-interrupt", "approve"]);
+        let mut command = home.command("sh");
+        command.args(["-c", line, "sh"]).arg(client.get_program()).args(client.get_args());
+        // A locale that is not UTF-8 would be dropped for commands.
+        command.env("LC_NAME", "spy.UTF-8");
         Running::spawn(command).output(Vec::new()).await.exits(0);
         let result = world.model.requests().pop().unwrap().body["messages"].to_string();
         assert!(result.contains("ran"), "{result}");
-        assert_eq!(result.contains("a-spy"), is_local, "{result}");
+        assert_eq!(result.contains("spy"), is_local, "{line}: {result}");
     }
 }
 

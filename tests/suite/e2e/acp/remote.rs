@@ -28,10 +28,16 @@ async fn editor_files_are_uploaded_and_its_folder_is_one_of_the_host() {
     assert!(editor.files.asked.is_empty(), "files of the host are not those of the editor");
     assert!(editor.words("agent_message_chunk").contains("are of this machine, and are not started at ssh://"));
 
-    world.model.reply(Reply::text("Hello."));
-    let result = editor.gives("session/new", json!({"cwd": "/no/such", "mcpServers": []})).await;
-    let session = result["sessionId"].as_str().unwrap().to_owned();
-    editor.prompt(&session, "Greet me").await;
-    let notice = format!("/no/such is not a folder of {}", laptop.address);
-    assert!(editor.words("agent_message_chunk").contains(&notice), "{:#?}", editor.updates);
+    // Neither a folder that the host lacks nor one with the daemon's own files is a project.
+    for cwd in ["/no/such", file.to_str().unwrap(), world.data().to_str().unwrap(), world.path().to_str().unwrap()] {
+        world.model.reply(Reply::text("Hello."));
+        let new = json!({"cwd": cwd, "additionalDirectories": ["/tmp"], "mcpServers": []});
+        let session = editor.gives("session/new", new).await["sessionId"].as_str().unwrap().to_owned();
+        editor.prompt(&session, "Greet me").await;
+        let said = editor.words("agent_message_chunk");
+        assert!(said.contains(&format!("{cwd} is not a project folder of {}", laptop.address)), "{said}");
+        assert!(said.contains("further folders of the editor are of this machine"), "{said}");
+        let view = world.client().await.session(&session).await.unwrap();
+        assert_eq!(view.session.settings.project, None, "{cwd}");
+    }
 }
