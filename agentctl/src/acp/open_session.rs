@@ -98,27 +98,30 @@ type OpenReply<T> = Result<(T, OpenedSession)>;
 /// Creates a session with access to the editor's folder.
 pub(super) async fn new(bridge: &Arc<Bridge>, request: &NewSessionRequest) -> OpenReply<NewSessionResponse> {
     let folder = folder(bridge.is_elsewhere(), &request.cwd)?;
-    let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
-    let project = match bridge.is_elsewhere() {
-        true => Some(Mount { path: folder.real.clone(), writable: true }),
-        false => mount::editor_folder(&folder.real, of_daemon),
+    let daemon = bridge.daemon().await?;
+    let (client, host) = (&daemon.client, daemon.client.host());
+    let project = match host {
+        None => {
+            let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
+            mount::editor_folder(&folder.real, of_daemon)
+        }
+        // Many folders of an editor exist on its own machine only.
+        Some(_) if client.project(&folder.real.to_string_lossy()).await.is_err() => None,
+        Some(_) => mount::editor_folder(&folder.real, [client.hello().data_dir.clone()]),
     };
     let mut notices = Vec::new();
+    let place = host.map(|host| format!(" of {host}")).unwrap_or_default();
     if project.is_none() {
-        notices.push(format!("{} is not a project folder, so the session sees no folder", display_path(&folder.real)));
+        let shown = display_path(&folder.real);
+        notices.push(format!("{shown} is not a project folder{place}, so the session sees no folder"));
     }
-    let further: &[PathBuf] = if bridge.is_elsewhere() { &[] } else { request.additional_directories.as_slice() };
+    let further: &[PathBuf] = if host.is_some() { &[] } else { request.additional_directories.as_slice() };
+    if further.len() < request.additional_directories.len() {
+        notices
+            .push("the further folders of the editor are of this machine, so the session does not see them".to_owned());
+    }
     let folders = further_folders(further, project.as_ref(), &mut notices);
-    let daemon = bridge.daemon().await?;
-    let new = NewSession { project, folders, ..NewSession::default() };
-    let view = match (daemon.client.create_session(&new).await, daemon.client.host()) {
-        // Many folders of an editor exist on its own machine only.
-        (Err(error), Some(host)) if error.answered() == Some(ErrorKind::NotFound) => {
-            notices.push(format!("{} is not a folder of {host}, so the session sees none", display_path(&folder.real)));
-            daemon.client.create_session(&NewSession { project: None, ..new }).await?
-        }
-        (view, _) => view?,
-    };
+    let view = client.create_session(&NewSession { project, folders, ..NewSession::default() }).await?;
     notices.extend(view.session.settings.folders.iter().map(|folder| {
         let mode = if folder.writable { "writable with approval" } else { "read-only" };
         format!("{} = {} ({mode})", folder.at, display_path(&folder.path))

@@ -316,8 +316,8 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
         Err(error) if error.answered() == Some(ErrorKind::Auth) => failed(&error.into()),
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
             format!("{label}: no response from {url}{route}: {error}"),
-            error.hint.unwrap_or_default()
-                + "; base_url is in models.yaml or MODEL_BASIC_BASE_URL, a proxy in the variables `https_proxy`, `http_proxy`, \
+            error.hint.map(|hint| hint + "; ").unwrap_or_default()
+                + "base_url is in models.yaml or MODEL_BASIC_BASE_URL, a proxy in the variables `https_proxy`, `http_proxy`, \
                    `all_proxy` and `no_proxy` of the daemon",
         ),
         // The server responded, even if it does not support listing models.

@@ -81,15 +81,17 @@ impl Daemon {
 
     /// Like [`Self::environment`], with `folder` instead of the client's folder.
     pub(crate) fn environment_in(&self, folder: &Path) -> ClientEnvironment {
-        if self.client.host().is_some() {
-            return ClientEnvironment::default();
-        }
-        self.environment_in_no_folder().in_folder(&self.client.hello().environment, folder)
+        self.environment_in_no_folder().in_folder(self.requested(), folder)
     }
 
     fn environment_in_no_folder(&self) -> ClientEnvironment {
-        let requested = &self.client.hello().environment;
-        ClientEnvironment::unchecked(variables().filter(|(name, _)| ClientEnvironment::is_wanted(requested, name)))
+        let is_wanted = |name: &str| ClientEnvironment::is_wanted(self.requested(), name);
+        ClientEnvironment::unchecked(variables().filter(|(name, _)| is_wanted(name)))
+    }
+
+    /// Returns the names of the variables that the daemon requests and gets.
+    fn requested(&self) -> &[String] {
+        if self.client.host().is_some() { &[] } else { &self.client.hello().environment }
     }
 
     /// Builds a turn of this client with default settings.
@@ -204,9 +206,9 @@ fn daemon_of_host(location: DaemonLocation, client: Client) -> Daemon {
     Daemon { client, socket: location.socket(), location, started: false }
 }
 
-/// Starts a daemon and waits until it responds. Another machine starts its own. If two clients start daemons at once, the lock lets only one of them
-/// run, and both clients connect to that one. If the lock belongs to a daemon that is exiting, another daemon is
-/// launched.
+/// Starts a daemon and waits until it responds. Another machine starts its own. If two clients start daemons at once,
+/// the lock lets only one of them run, and both clients connect to that one. If the lock belongs to a daemon that is
+/// exiting, another daemon is launched.
 ///
 /// # Errors
 /// Fails if the daemon cannot be started.

@@ -243,7 +243,9 @@ impl SlotLayer {
             // Headers may also contain keys, and certificates belong to a server like a key.
             (self.api_key, self.headers) = (None, None);
             (self.ca_file, self.client_cert_file, self.client_key_file) = (None, None, None);
-            ["api_key", "headers", "ca_file", "client_cert_file", "client_key_file"].into_iter().for_each(&mut clear);
+            self.more.api_key_header = None;
+            let keys = ["api_key", "api_key_header", "headers", "ca_file", "client_cert_file", "client_key_file"];
+            keys.into_iter().for_each(&mut clear);
         }
         if overrides.gguf.is_some() {
             self.base_url = None;

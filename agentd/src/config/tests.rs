@@ -356,6 +356,7 @@ fn accounts_are_shared_with_the_server_and_dropped_with_its_address() {
     for (env, slot) in [(("A", "b"), Slot::Chat), (("MODEL_BASIC_BASE_URL", "http://other"), Slot::Base)] {
         let (model, _) = account(&[env], slot);
         assert!(model.renewable_key.is_none() && model.certificates == Certificates::default(), "{slot}");
+        assert_eq!(model.api_key_header, None, "{slot}: the header of another server");
     }
     let (base, _) = account(&[("MODEL_BASIC_API_KEY", "k")], Slot::Base);
     assert!(base.api_key.is_some() && base.renewable_key.is_none());
