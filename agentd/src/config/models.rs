@@ -13,9 +13,7 @@ use agentd_core::{
     model::{Slot, is_model_id},
     usage::Prices,
 };
-use agentd_models::{
-    Certificates, ChatTemplate, Effort, EmbeddingsConfig, Fallback, ModelConfig, Thinking, Wire, default_models,
-};
+use agentd_models::{ChatTemplate, Effort, EmbeddingsConfig, Fallback, ModelConfig, Thinking, Wire, default_models};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -240,12 +238,7 @@ impl SlotLayer {
         let has_moved = overrides.base_url.is_some() && overrides.base_url != self.base_url;
         let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
         if has_moved || overrides.gguf.is_some() {
-            // Headers may also contain keys, and certificates belong to a server like a key.
-            (self.api_key, self.headers) = (None, None);
-            (self.ca_file, self.client_cert_file, self.client_key_file) = (None, None, None);
-            self.more.api_key_header = None;
-            let keys = ["api_key", "api_key_header", "headers", "ca_file", "client_cert_file", "client_key_file"];
-            keys.into_iter().for_each(&mut clear);
+            self.drop_account().into_iter().for_each(&mut clear);
         }
         if overrides.gguf.is_some() {
             self.base_url = None;
@@ -286,13 +279,7 @@ impl SlotLayer {
         if let Some(SlotKey { secret, renewable, source }) = key {
             (model.api_key, model.renewable_key, model.key_source) = (secret, renewable, Some(source));
         }
-        // A certificate without a key file contains its key.
-        let certified = if self.client_cert_file.is_some() { &self } else { server };
-        model.certificates = Certificates {
-            ca_file: self.ca_file.clone().or_else(|| server.ca_file.clone()),
-            client_cert_file: certified.client_cert_file.clone(),
-            client_key_file: certified.client_key_file.clone(),
-        };
+        model.certificates = self.certificates(server);
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
         // If no id is set, the first model in the server's list is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();

@@ -4,11 +4,31 @@ use agentd_models::Certificates;
 use secrecy::ExposeSecret as _;
 use serde_saphyr::Spanned;
 
-use super::{SlotFile, SlotKey};
+use super::{SlotFile, SlotKey, SlotLayer};
 use crate::{
     config::{ConfigError, yaml::Reader},
     model_keys,
 };
+
+impl SlotLayer {
+    /// Drops the settings that belong to a server's address, and returns their names. Headers may also contain keys.
+    pub(super) fn drop_account(&mut self) -> [&'static str; 6] {
+        (self.api_key, self.headers, self.more.api_key_header) = (None, None, None);
+        (self.ca_file, self.client_cert_file, self.client_key_file) = (None, None, None);
+        ["api_key", "headers", "api_key_header", "ca_file", "client_cert_file", "client_key_file"]
+    }
+
+    /// Returns the certificates of the slot, or else those of the slot whose server it uses.
+    pub(super) fn certificates(&self, server: &Self) -> Certificates {
+        // A certificate without a key file contains its key.
+        let certified = if self.client_cert_file.is_some() { self } else { server };
+        Certificates {
+            ca_file: self.ca_file.clone().or_else(|| server.ca_file.clone()),
+            client_cert_file: certified.client_cert_file.clone(),
+            client_key_file: certified.client_key_file.clone(),
+        }
+    }
+}
 
 impl Reader<'_> {
     /// Returns the paths of the certificates' files, whose content is valid.
