@@ -342,7 +342,7 @@ impl Inner {
     ) -> Result<(Response, Deadline, Box<dyn AnswerReader>), Failure> {
         let ModelFacts { config, target, .. } = &self.facts;
         target.read_key().await?;
-        let needs_facts = config.needs_id() || self.facts.lacks_abilities();
+        let needs_facts = config.needs_id() || self.facts.lacks_abilities() || self.facts.must_set_window();
         if needs_facts {
             self.facts.look_up().await;
         }

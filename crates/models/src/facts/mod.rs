@@ -18,6 +18,7 @@ use agentd_core::{
     mutex::lock,
     usage::Prices,
 };
+use secrecy::ExposeSecret as _;
 use tokio::{
     sync::{Mutex as AsyncMutex, OnceCell},
     time::Instant,
@@ -64,6 +65,8 @@ pub(crate) struct ModelFacts {
     queried: OnceCell<()>,
     /// Initialised once the server has been queried about pictures.
     sight: OnceCell<()>,
+    /// Name under which Ollama serves the model with the configured window.
+    variant: OnceLock<String>,
     /// True while the server lists no models although requests must name one. Until a request fails, the server is not
     /// queried again.
     unlisted: AtomicBool,
@@ -110,6 +113,7 @@ impl ModelFacts {
             record,
             queried: OnceCell::new(),
             sight: OnceCell::new(),
+            variant: OnceLock::new(),
             unlisted: AtomicBool::new(false),
             paused_until: Mutex::default(),
             was_queried: AtomicBool::new(false),
@@ -148,6 +152,9 @@ impl ModelFacts {
     /// Updates the facts from the record.
     fn refresh(&self) {
         let mut info = merged_info(&self.config, &self.target, &self.record.current());
+        if let Some(variant) = self.variant.get() {
+            info.id.clone_from(variant);
+        }
         let mut last = self.first.last();
         if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
             return;
@@ -186,14 +193,15 @@ impl ModelFacts {
         // Recorded facts may have expired.
         self.refresh();
         let lacks_facts = self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
-        if !lacks_facts || self.is_paused() || self.unlisted.load(Ordering::Relaxed) {
+        let sets_window = self.may_set_window();
+        if !(lacks_facts || sets_window) || self.is_paused() || self.unlisted.load(Ordering::Relaxed) {
             return;
         }
         if self.queried.initialized() {
             return self.retry_query().await;
         }
         let query = || async {
-            match self.query(false).await {
+            match self.query(sets_window && self.config.sees_pictures.is_none()).await {
                 // A server that lists no models now may list some later. The first listed model is used then.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
@@ -244,7 +252,7 @@ impl ModelFacts {
     /// Queries the server. If it does not answer, queries pause for a while. Requests that must name their model query
     /// the server each time, as it may be starting.
     async fn query(&self, sight: bool) -> Option<ServerFacts> {
-        let facts = server::query(&self.target, &self.config, sight).await;
+        let facts = server::query(&self.target, &self.config, sight, self.may_set_window()).await;
         if facts.is_none() && !self.config.needs_id() {
             *lock(&self.paused_until) = Some(Instant::now() + QUERY_PAUSE);
         }
@@ -263,7 +271,7 @@ impl ModelFacts {
         }
         let Ok(_guard) = self.repeat_lock.try_lock() else { return };
         self.remaining_queries.fetch_sub(1, Ordering::Relaxed);
-        if let Some(facts) = server::query(&self.target, &self.config, false).await {
+        if let Some(facts) = server::query(&self.target, &self.config, false, false).await {
             if !facts.loads_later {
                 self.remaining_queries.store(0, Ordering::Relaxed);
             }
@@ -278,7 +286,11 @@ impl ModelFacts {
             // Not every query asks about pictures.
             facts.abilities.pictures = self.abilities().pictures;
         }
-        let window = facts.window.tokens(self.target.assumed_window());
+        if let Some(variant) = facts.variant {
+            // A later query finds the same one.
+            let _ = self.variant.set(variant);
+        }
+        let window = facts.window.tokens(self.target.assumed_window(), self.record.current().reported_window);
         let id = facts.id.as_deref().filter(|_| self.config.id.is_empty());
         self.record.store(id, window, facts.abilities, facts.prices);
         self.refresh();
@@ -287,6 +299,19 @@ impl ModelFacts {
     /// Returns true if requests depend on abilities that the server has not reported yet.
     pub(crate) fn lacks_abilities(&self) -> bool {
         self.config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
+    }
+
+    /// Returns true if the configured window is to be set before the first request.
+    pub(crate) fn must_set_window(&self) -> bool {
+        self.may_set_window() && !self.queried.initialized()
+    }
+
+    /// Returns true if the server may be Ollama, whose window has to be set: it is on this machine and checks no key,
+    /// although some programs need one.
+    fn may_set_window(&self) -> bool {
+        let ModelConfig { api_key, renewable_key, context_window, wire, .. } = &self.config;
+        let is_open = api_key.as_ref().is_none_or(|key| key.expose_secret() == "ollama") && renewable_key.is_none();
+        is_open && context_window.is_some() && *wire != Wire::LlamaCpp && self.target.is_local()
     }
 
     /// Returns true if no fact is missing, or if the server was queried, with any outcome.

@@ -32,6 +32,8 @@ pub(crate) struct ServerFacts {
     pub(crate) prices: Option<Prices>,
     /// True if the server reports the window only once the model is loaded, and the model is not loaded yet.
     pub(crate) loads_later: bool,
+    /// Name under which Ollama serves the model with the configured window.
+    pub(crate) variant: Option<String>,
 }
 
 /// Abilities of a model that its server reports.
@@ -54,25 +56,35 @@ pub(crate) struct WindowFacts {
     /// Size for which the model was trained. This is only an upper bound, as the server may be configured for less, and
     /// some servers truncate longer requests silently.
     bound: Option<u64>,
+    /// Size that Ollama gives to a model that is not loaded yet, unless it is configured for more.
+    initial: Option<u64>,
 }
+
+/// Window in tokens that Ollama gives to a model, except on machines with large graphics memory.
+const OLLAMA_WINDOW: u64 = 4096;
 
 impl WindowFacts {
     fn exact(tokens: Option<u64>) -> Self {
-        Self { exact: plausible(tokens), bound: None }
+        Self { exact: plausible(tokens), ..Self::default() }
     }
 
     fn bound(tokens: Option<u64>) -> Self {
-        Self { exact: None, bound: plausible(tokens) }
+        Self { bound: plausible(tokens), ..Self::default() }
     }
 
     /// Merges two sets of facts. `self` takes precedence.
     fn or(self, other: Self) -> Self {
-        Self { exact: self.exact.or(other.exact), bound: self.bound.or(other.bound) }
+        Self {
+            exact: self.exact.or(other.exact),
+            bound: self.bound.or(other.bound),
+            initial: self.initial.or(other.initial),
+        }
     }
 
-    /// Returns the window, if the facts change the assumed size.
-    pub(crate) fn tokens(self, assumed: u64) -> Option<u64> {
-        self.exact.or(self.bound.filter(|bound| *bound < assumed))
+    /// Returns the window, if the facts change the assumed size. `reported` is the size that was reported before.
+    pub(crate) fn tokens(self, assumed: u64, reported: Option<u64>) -> Option<u64> {
+        let initial = self.initial.map(|initial| reported.unwrap_or(initial));
+        self.exact.or(initial).or(self.bound.filter(|bound| *bound < assumed))
     }
 }
 
@@ -81,8 +93,14 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
 }
 
 /// Queries a server's facts about a model. With `sight`, also queries additional documents that may report support for
-/// pictures. Returns `None` if the server could not be reached.
-pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
+/// pictures. With `sets_window`, sets the configured window if the server is Ollama. Returns `None` if the server could
+/// not be reached.
+pub(crate) async fn query(
+    target: &Target,
+    config: &ModelConfig,
+    sight: bool,
+    sets_window: bool,
+) -> Option<ServerFacts> {
     target.read_key().await.ok()?;
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
@@ -102,7 +120,52 @@ pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) ->
         }
         facts.abilities.pictures = facts.abilities.pictures.or(found.abilities.pictures);
     }
+    let window = config.context_window.filter(|_| sets_window && is_ollama(&entries));
+    if let (Some(window), Some(id)) = (window, &facts.id) {
+        facts.variant = widened(target, id, window, &deadline).await;
+    }
     Some(facts)
+}
+
+/// Returns true if a list of models is Ollama's: a model is from its library, or each name has a tag.
+fn is_ollama(entries: &[ListedEntry]) -> bool {
+    let is_tagged = |entry: &ListedEntry| {
+        let is_named = entry.facts.id.as_deref().is_some_and(|id| id.contains(':'));
+        is_named && entry.owner != "llamacpp" && entry.facts.window == WindowFacts::default()
+    };
+    entries.iter().any(|entry| entry.owner == "library") || (!entries.is_empty() && entries.iter().all(is_tagged))
+}
+
+/// Makes Ollama serve a model with a window, if its own is smaller. The requests of the other wires cannot set it, and
+/// a model loaded with another one is loaded again for them. Returns the name of a variant that has the window as a
+/// parameter, and shares the weights.
+async fn widened(target: &Target, id: &str, window: u64, deadline: &Deadline) -> Option<String> {
+    let (running, shown) = ollama_documents(target, id, deadline).await;
+    // A model in the cloud has its whole window.
+    let window = window.min(shown.window.bound?);
+    let current = shown.window.exact.or(running.exact);
+    if current.is_some_and(|current| current >= window) {
+        return None;
+    }
+    let name = format!("{id}-ctx{window}");
+    let body = json!({ "model": name, "from": id, "parameters": { "num_ctx": window }, "stream": false });
+    let created = target.query(&target.root_path("/api/create"), body.to_string(), deadline).await;
+    if !matches!(created, Ok(Some(_))) {
+        tracing::warn!(
+            hint = "set OLLAMA_CONTEXT_LENGTH in the environment of Ollama",
+            "could not set the context window of {id} at {target} to {window} tokens"
+        );
+        return None;
+    }
+    Some(name)
+}
+
+/// Queries Ollama for the window of a loaded model, and for the facts in its file.
+async fn ollama_documents(target: &Target, id: &str, deadline: &Deadline) -> (WindowFacts, ServerFacts) {
+    let text = |document: Document| document.ok().flatten().unwrap_or_default();
+    let running = running(&text(target.get(&target.root_path("/api/ps"), deadline).await), id);
+    let body = json!({ "model": id }).to_string();
+    (running, modelfile(&text(target.query(&target.root_path("/api/show"), body, deadline).await)))
 }
 
 /// Returns the path of the list of models, with all models on one page.
@@ -120,15 +183,11 @@ async fn query_other_documents(
 ) -> ServerFacts {
     let has_owner = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
     let text = |document: Document| document.ok().flatten().unwrap_or_default();
-    // Ollama
-    if has_owner("library") {
-        let running = running(&text(target.get(&target.root_path("/api/ps"), deadline).await), id);
-        if running.exact.is_some() && !sight {
-            return ServerFacts { window: running, loads_later: true, ..ServerFacts::default() };
-        }
-        let body = json!({ "model": id }).to_string();
-        let shown = modelfile(&text(target.query(&target.root_path("/api/show"), body, deadline).await));
-        return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
+    if is_ollama(entries) {
+        let (running, shown) = ollama_documents(target, id, deadline).await;
+        let initial = shown.window.bound.filter(|_| shown.window.exact.is_none());
+        let window = WindowFacts { initial: initial.map(|bound| bound.min(OLLAMA_WINDOW)), ..shown.window };
+        return ServerFacts { window: running.or(window), loads_later: true, ..shown };
     }
     // llama.cpp
     if has_owner("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
@@ -250,6 +309,7 @@ fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
         abilities,
         prices: model.get("pricing").and_then(prices),
         loads_later: false,
+        variant: None,
     };
     let owner = model.get("owned_by").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(ListedEntry { owner, facts })
@@ -344,7 +404,13 @@ fn modelfile(text: &[u8]) -> ServerFacts {
         let mut lengths = info.iter().filter(|(name, _)| name.ends_with(".context_length"));
         lengths.find_map(|(_, length)| number(length))
     });
-    let window = WindowFacts::exact(set).or(WindowFacts::bound(trained_for));
+    // Models in the cloud.
+    let is_remote = shown.get("remote_host").and_then(Value::as_str).is_some_and(|host| !host.is_empty());
+    let window = if is_remote {
+        WindowFacts::exact(trained_for)
+    } else {
+        WindowFacts::exact(set).or(WindowFacts::bound(trained_for))
+    };
     let sees = shown
         .get("capabilities")
         .and_then(Value::as_array)
@@ -362,7 +428,8 @@ mod tests {
     fn check(model: Value, exact: Option<u64>, bound: Option<u64>) {
         let listing = json!({"object": "list", "data": [{"id": "first"}, model]}).to_string();
         let entries = parse(listing.as_bytes(), false).unwrap();
-        assert_eq!(find(&entries, "m").unwrap().facts.window, WindowFacts { exact, bound }, "{listing}");
+        let expected = WindowFacts { exact, bound, initial: None };
+        assert_eq!(find(&entries, "m").unwrap().facts.window, expected, "{listing}");
     }
 
     #[test]
@@ -385,7 +452,7 @@ mod tests {
         let yes = json!({"supported": true});
         let facts = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
             "image_input": {"supported": false}, "thinking": {"supported": true, "types": {"adaptive": yes}}}}));
-        assert_eq!(facts.window, WindowFacts { exact: Some(200_000), bound: None });
+        assert_eq!(facts.window, WindowFacts::exact(Some(200_000)));
         let abilities =
             ModelAbilities { max_answer: Some(64_000), pictures: Some(false), adaptive_thinking: Some(true) };
         assert_eq!(facts.abilities, abilities);

@@ -125,9 +125,14 @@ impl Target {
         self.base.host_str().unwrap_or_default()
     }
 
+    /// Returns true if the server is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        route::is_this_machine(self.host())
+    }
+
     /// Returns the assumed window, in tokens, for a model whose window is unknown.
     pub(crate) fn assumed_window(&self) -> u64 {
-        if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
+        if self.is_local() { LOCAL_WINDOW } else { REMOTE_WINDOW }
     }
 
     /// Replaces secrets in text from a server.
