@@ -193,15 +193,14 @@ impl ModelFacts {
         // Recorded facts may have expired.
         self.refresh();
         let lacks_facts = self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
-        let sets_window = self.may_set_window();
-        if !(lacks_facts || sets_window) || self.is_paused() || self.unlisted.load(Ordering::Relaxed) {
+        if !(lacks_facts || self.may_set_window()) || self.is_paused() || self.unlisted.load(Ordering::Relaxed) {
             return;
         }
         if self.queried.initialized() {
             return self.retry_query().await;
         }
         let query = || async {
-            match self.query(sets_window && self.config.sees_pictures.is_none()).await {
+            match self.query(false).await {
                 // A server that lists no models now may list some later. The first listed model is used then.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);

@@ -111,18 +111,18 @@ pub(crate) async fn query(
     let entries = parse(&text, false).unwrap_or_default();
     let mut facts = find(&entries, &config.id).map(|entry| entry.facts.clone()).unwrap_or_default();
     let lacks_window = config.context_window.is_none() && facts.window.exact.is_none();
-    if lacks_window || (sight && facts.abilities.pictures.is_none()) {
+    if lacks_window || sets_window || (sight && facts.abilities.pictures.is_none()) {
         let id = facts.id.as_deref().unwrap_or(&config.id);
-        let found = query_other_documents(target, &entries, id, &deadline, sight).await;
+        let found = query_other_documents(target, &entries, id, &deadline, sight || sets_window).await;
+        let window = config.context_window.filter(|_| sets_window && is_ollama(&entries));
+        if let (Some(window), Some(id)) = (window, &facts.id) {
+            facts.variant = widened(target, id, (window, found.window), &deadline).await;
+        }
         if lacks_window {
             facts.window = found.window.or(facts.window);
             facts.loads_later = found.loads_later && facts.window.exact.is_none();
         }
         facts.abilities.pictures = facts.abilities.pictures.or(found.abilities.pictures);
-    }
-    let window = config.context_window.filter(|_| sets_window && is_ollama(&entries));
-    if let (Some(window), Some(id)) = (window, &facts.id) {
-        facts.variant = widened(target, id, window, &deadline).await;
     }
     Some(facts)
 }
@@ -136,15 +136,18 @@ fn is_ollama(entries: &[ListedEntry]) -> bool {
     entries.iter().any(|entry| entry.owner == "library") || (!entries.is_empty() && entries.iter().all(is_tagged))
 }
 
-/// Makes Ollama serve a model with a window, if its own is smaller. The requests of the other wires cannot set it, and
-/// a model loaded with another one is loaded again for them. Returns the name of a variant that has the window as a
-/// parameter, and shares the weights.
-async fn widened(target: &Target, id: &str, window: u64, deadline: &Deadline) -> Option<String> {
-    let (running, shown) = ollama_documents(target, id, deadline).await;
-    // A model in the cloud has its whole window.
-    let window = window.min(shown.window.bound?);
-    let current = shown.window.exact.or(running.exact);
-    if current.is_some_and(|current| current >= window) {
+/// Makes Ollama serve a model with a window, if the current one is smaller. Requests in the formats of OpenAI and
+/// Anthropic cannot set it, and reload a model that another request has loaded with it. Returns the name of a variant
+/// that has the window as a parameter, and shares the weights.
+async fn widened(
+    target: &Target,
+    id: &str,
+    (window, current): (u64, WindowFacts),
+    deadline: &Deadline,
+) -> Option<String> {
+    // A model in the cloud has its whole window, and no bound.
+    let window = window.min(current.bound?);
+    if current.exact.is_some_and(|current| current >= window) {
         return None;
     }
     let name = format!("{id}-ctx{window}");
@@ -160,34 +163,30 @@ async fn widened(target: &Target, id: &str, window: u64, deadline: &Deadline) ->
     Some(name)
 }
 
-/// Queries Ollama for the window of a loaded model, and for the facts in its file.
-async fn ollama_documents(target: &Target, id: &str, deadline: &Deadline) -> (WindowFacts, ServerFacts) {
-    let text = |document: Document| document.ok().flatten().unwrap_or_default();
-    let running = running(&text(target.get(&target.root_path("/api/ps"), deadline).await), id);
-    let body = json!({ "model": id }).to_string();
-    (running, modelfile(&text(target.query(&target.root_path("/api/show"), body, deadline).await)))
-}
-
 /// Returns the path of the list of models, with all models on one page.
 fn list_path(config: &ModelConfig) -> &'static str {
     if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
 }
 
-/// Queries the additional documents of known kinds of server for facts.
+/// Queries the additional documents of known kinds of server for facts. Unless `all` is true, only for the window.
 async fn query_other_documents(
     target: &Target,
     entries: &[ListedEntry],
     id: &str,
     deadline: &Deadline,
-    sight: bool,
+    all: bool,
 ) -> ServerFacts {
     let has_owner = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
     let text = |document: Document| document.ok().flatten().unwrap_or_default();
     if is_ollama(entries) {
-        let (running, shown) = ollama_documents(target, id, deadline).await;
-        let initial = shown.window.bound.filter(|_| shown.window.exact.is_none());
-        let window = WindowFacts { initial: initial.map(|bound| bound.min(OLLAMA_WINDOW)), ..shown.window };
-        return ServerFacts { window: running.or(window), loads_later: true, ..shown };
+        let running = running(&text(target.get(&target.root_path("/api/ps"), deadline).await), id);
+        if running.exact.is_some() && !all {
+            return ServerFacts { window: running, loads_later: true, ..ServerFacts::default() };
+        }
+        let body = json!({ "model": id }).to_string();
+        let shown = modelfile(&text(target.query(&target.root_path("/api/show"), body, deadline).await));
+        // Another program may have loaded the model with another window than that in its file.
+        return ServerFacts { window: shown.window.or(running), loads_later: true, ..shown };
     }
     // llama.cpp
     if has_owner("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
@@ -392,9 +391,8 @@ fn pictures(sees: Option<bool>) -> ModelAbilities {
     ModelAbilities { pictures: sees, ..ModelAbilities::default() }
 }
 
-/// Parses Ollama's `/api/show`: the abilities of a model, and the window set in its file. If the file sets none, the
-/// size for which the model was trained is a bound: Ollama allocates only a part of it, and truncates longer requests
-/// silently.
+/// Parses Ollama's `/api/show`: the abilities of a model, and the window set in its file. If the file sets none, Ollama
+/// allocates only a part of the size for which the model was trained, and truncates longer requests silently.
 fn modelfile(text: &[u8]) -> ServerFacts {
     let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
@@ -409,7 +407,8 @@ fn modelfile(text: &[u8]) -> ServerFacts {
     let window = if is_remote {
         WindowFacts::exact(trained_for)
     } else {
-        WindowFacts::exact(set).or(WindowFacts::bound(trained_for))
+        let initial = plausible(trained_for).map(|tokens| tokens.min(OLLAMA_WINDOW));
+        WindowFacts { initial, ..WindowFacts::exact(set).or(WindowFacts::bound(trained_for)) }
     };
     let sees = shown
         .get("capabilities")

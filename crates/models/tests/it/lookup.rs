@@ -49,7 +49,10 @@ async fn configured_values_are_not_queried() {
     ask(&model, request("Hello")).await;
     model.look_up().await;
     assert_eq!(window(model.info()), (9000, WindowSource::Configured));
-    assert_eq!(server.requested_documents(), [""; 0]);
+    assert_eq!(server.requested_documents(), ["/v1/models"], "it may be Ollama, whose window must be set");
+    let keyed = ModelConfig { api_key: Some("secret".into()), ..configured.clone() };
+    connect(&keyed).unwrap().look_up().await;
+    assert_eq!(server.requested_documents().len(), 1);
     // Querying the ID does not change the configured window either.
     let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
     model.look_up().await;
@@ -179,6 +182,7 @@ async fn server_picture_support_applies_unless_configured() {
             let queries = server.requested_documents().split_off(before);
             assert_eq!(queries.iter().filter(|path| *path == "/v1/models").count(), 1, "{kind}: {queries:?}");
             let before = server.requested_documents().len();
+            let configured = ModelConfig { api_key: Some("secret".into()), ..configured };
             assert_eq!(sees_pictures(ModelConfig { sees_pictures: Some(!sees), ..configured }).await, !sees, "{kind}");
             assert_eq!(server.requested_documents().len(), before, "{kind}");
         }
@@ -241,10 +245,14 @@ async fn window_is_fetched_from_server_specific_endpoints() {
     ollama.serves("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
     let named = |server: &ModelServer| ModelConfig { id: "qwen".to_owned(), ..config(server) };
     let (id, window, queries) = look_up_window(&ollama, named(&ollama)).await;
-    assert_eq!((id.as_str(), window), ("qwen", ASSUMED), "the configured window may be smaller than the trained one");
+    let initial = (4096, WindowSource::Server);
+    assert_eq!((id.as_str(), window), ("qwen", initial), "a model that is not loaded gets the smallest window");
     assert_eq!(queries, ["/v1/models", "/api/show"]);
     ollama.serves("/api/show", json!({"model_info": {"qwen.context_length": 8192}}));
-    assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (8192, WindowSource::Server));
+    assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, initial);
+    let cloud = json!({"remote_host": "https://ollama.com:443", "model_info": {"qwen.context_length": 131_072}});
+    ollama.serves("/api/show", cloud);
+    assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (131_072, WindowSource::Server));
     ollama.serves("/api/show", json!({"parameters": "num_ctx 65536", "model_info": {"qwen.context_length": 131_072}}));
     assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (65_536, WindowSource::Server));
 
@@ -265,14 +273,38 @@ async fn window_is_fetched_again_after_the_model_loads() {
     ollama.serves("/api/ps", json!({"models": []})).default_reply(Reply::text("Hi."));
     let model = connect(&ModelConfig { id: "qwen".to_owned(), ..config(&ollama) }).unwrap();
     ask(&model, request("Hello")).await;
-    assert_eq!(window(model.info()), ASSUMED);
-    ollama.serves("/api/ps", json!({"models": [{"name": "qwen:latest", "context_length": 4096}]}));
+    assert_eq!(window(model.info()), (4096, WindowSource::Server));
+    ollama.serves("/api/ps", json!({"models": [{"name": "qwen:latest", "context_length": 32_768}]}));
     ask(&model, request("Hello")).await;
     model.look_up().await;
-    assert_eq!(window(model.info()), (4096, WindowSource::Server));
+    assert_eq!(window(model.info()), (32_768, WindowSource::Server));
     let before = ollama.requested_documents().len();
     model.look_up().await;
     assert_eq!(ollama.requested_documents().len(), before, "the window is known");
+}
+
+#[tokio::test]
+async fn configured_window_is_set_in_ollama_where_its_own_is_smaller() {
+    let ask_ollama = async |parameters: &str, running: u64, wanted: u64, creates: bool| {
+        let ollama = ModelServer::start().await;
+        ollama.lists([json!({"id": "qwen:8b", "owned_by": "library"})]).default_reply(Reply::text("Hi."));
+        ollama.serves("/api/show", json!({"parameters": parameters, "model_info": {"qwen.context_length": 40_960}}));
+        ollama.serves("/api/ps", json!({"models": [{"name": "qwen:8b", "context_length": running}]}));
+        if creates {
+            ollama.serves("/api/create", json!({"status": "success"}));
+        }
+        let configured = ModelConfig { id: "qwen:8b".to_owned(), context_window: Some(wanted), ..config(&ollama) };
+        let model = connect(&configured).unwrap();
+        assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
+        assert_eq!(window(model.info()), (wanted, WindowSource::Configured));
+        last(&ollama).body["model"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ask_ollama("", 4096, 16_384, true).await, "qwen:8b-ctx16384", "before the first request");
+    assert_eq!(ask_ollama("", 4096, 131_072, true).await, "qwen:8b-ctx40960", "at most as it was trained for");
+    assert_eq!(ask_ollama("", 4096, 16_384, false).await, "qwen:8b", "refused");
+    assert_eq!(ask_ollama("", 32_768, 16_384, true).await, "qwen:8b", "set in its environment");
+    assert_eq!(ask_ollama("num_ctx 16384", 4096, 16_384, true).await, "qwen:8b", "set in its file");
+    assert_eq!(ask_ollama("num_ctx 4096", 32_768, 16_384, true).await, "qwen:8b-ctx16384", "its file decides");
 }
 
 #[tokio::test]
