@@ -319,8 +319,10 @@ const INITIAL_MARKS: [&str; 4] =
     ["to=functions.", "commentary to=functions.", "assistantcommentary to=functions.", "functools["];
 
 /// Marks before the name of a tool.
-pub(super) const BEFORE_NAME: [&str; 12] = [
+pub(super) const BEFORE_NAME: [&str; 14] = [
     "<function=",
+    "<invoke name=\"",
+    "<｜DSML｜invoke name=\"",
     "invoke name=\"",
     "<|tool_call_begin|>",
     "<｜tool▁sep｜>",

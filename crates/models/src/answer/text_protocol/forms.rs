@@ -143,7 +143,7 @@ fn arguments<'a>(text: &'a str, tool: Option<&ToolSpec>) -> Option<(String, &'a 
     let start = text.char_indices().take(MAX_GAP).find(|(_, letter)| *letter == '{').map(|(at, _)| at);
     match start.filter(|start| !["</", "\n\n"].iter().any(|end| text[..*start].contains(end))) {
         Some(start) => object(&text[start..]),
-        None => (text.is_empty() || text.starts_with(['<', '['])).then(|| ("{}".to_owned(), text)),
+        None => text.starts_with(['<', '[']).then(|| ("{}".to_owned(), text)),
     }
 }
 
@@ -341,6 +341,7 @@ mod tests {
             "<tool_call></tool_call>",
             "```python\nnow() + 1\n```",
             "<tool_call>read_file is a tool",
+            "<tool_call> now",
             "",
         ] {
             assert!(read(text, &tools()).is_err(), "{text}");
