@@ -169,7 +169,7 @@ fn greys(colours: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the perceived brightness of a colour.
-const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
+pub(super) const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
     // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
     ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8
 }

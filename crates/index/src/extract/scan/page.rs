@@ -1,19 +1,21 @@
 //! Renders a PDF page in colour for models that see: filled and stroked paths, letters and images, within their clips.
-//! Patterns are grey; soft masks and blend modes are ignored.
+//! Of the blend modes, only those that darken are drawn, such as that of highlighted text.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
+use hayro_cmap::BfString;
 use hayro_interpret::{
     BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, FillRule, Image, ImageData, ImageDrawProps,
-    InterpreterCache, InterpreterSettings, LumaData, Paint, SoftMask, StrokeProps, TransformExt as _,
+    InterpreterCache, InterpreterSettings, LumaData, MaskType, Paint, SoftMask, StrokeProps, TransformExt as _,
     font::{Glyph, GlyphRun},
     interpret_page,
     kurbo::{self, Affine, BezPath, PathEl, Point, Rect, Stroke, StrokeOpts},
+    pattern::{Pattern, TilingPattern},
 };
 use hayro_syntax::Pdf;
 use image::RgbImage;
 
-use super::drawing::{parts, span};
+use super::drawing::{brightness, parts, span};
 
 /// Length of the longer side of a rendered page, in pixels.
 const SIDE: f64 = 1568.0;
@@ -25,7 +27,9 @@ const MAX_WORK: usize = 600_000_000;
 const TOLERANCE: f64 = 0.2;
 /// Distance from the page, in pixels, at which shapes are left out.
 const FAR: f64 = 1e6;
-/// Colour in place of a pattern.
+/// Work per tile of a pattern, in addition to that of its shapes.
+const TILE_WORK: usize = 1000;
+/// Colour in place of a pattern with too many tiles.
 const PATTERN: [u8; 4] = [160, 160, 160, u8::MAX];
 
 /// Renders a page, numbered from 1. The error is the end of a sentence about the document.
@@ -45,8 +49,13 @@ pub(crate) fn render(document: Vec<u8>, number: u32) -> Result<RgbImage, String>
     let place = Affine::scale(scale) * page.initial_transform(true).to_kurbo();
     let cache = InterpreterCache::new();
     let seen = Rect::new(0.0, 0.0, width, height);
-    let mut context = Context::new(place, seen, &cache, page.xref(), InterpreterSettings::default());
+    let settings =
+        InterpreterSettings { cmap_resolver: Arc::new(hayro_cmap::load_embedded), ..InterpreterSettings::default() };
+    let mut context = Context::new(place, seen, &cache, page.xref(), settings);
     interpret_page(page, &mut context, &mut canvas);
+    if canvas.missing > canvas.letters {
+        return Err(format!("most letters of its page {number} are in a font that is not in the file"));
+    }
     let side = |pixels: usize| u32::try_from(pixels).unwrap_or_default();
     RgbImage::from_raw(side(canvas.width), side(canvas.height), canvas.pixels.into_flattened())
         .ok_or_else(|| format!("its page {number} could not be drawn"))
@@ -59,10 +68,30 @@ struct Canvas {
     pixels: Vec<[u8; 3]>,
     /// Clips in effect. The last one includes all others.
     clips: Vec<Coverage>,
-    /// Opacities of the open groups, up to 255. The last one includes all others.
-    opacities: Vec<u32>,
+    /// Open groups. The last one includes all others.
+    layers: Vec<Layer>,
+    /// True if all shapes are white, so that brightness is coverage.
+    is_white: bool,
+    /// Number of letters with a shape, and of those without.
+    letters: usize,
+    missing: usize,
     /// Amount of work that may still be done.
     left: usize,
+}
+
+/// Properties of everything that is drawn in a group.
+#[derive(Clone, Copy)]
+struct Layer {
+    /// Opacity, up to 255.
+    opacity: u32,
+    /// True if colours are multiplied with those below.
+    multiplies: bool,
+    /// True if the last clip is the soft mask of the group.
+    is_masked: bool,
+}
+
+impl Layer {
+    const PAGE: Self = Self { opacity: 255, multiplies: false, is_masked: false };
 }
 
 /// Share of each pixel that a shape covers, up to 255, in a part of the page.
@@ -84,8 +113,9 @@ impl Coverage {
 
 impl Canvas {
     fn new(width: usize, height: usize) -> Self {
-        let (clips, opacities) = (Vec::new(), Vec::new());
-        Self { width, height, pixels: vec![[u8::MAX; 3]; width * height], clips, opacities, left: MAX_WORK }
+        let pixels = vec![[u8::MAX; 3]; width * height];
+        let (clips, layers, is_white, letters, missing) = (Vec::new(), Vec::new(), false, 0, 0);
+        Self { width, height, pixels, clips, layers, is_white, letters, missing, left: MAX_WORK }
     }
 
     /// Returns the columns and rows of a rectangle that are visible.
@@ -137,21 +167,106 @@ impl Canvas {
         Coverage { columns, rows, cells }
     }
 
-    fn fill(&mut self, path: &BezPath, rule: FillRule, [red, green, blue, alpha]: [u8; 4]) {
+    /// Fills a shape. `colour` returns the colour at a point.
+    fn fill(&mut self, path: &BezPath, rule: FillRule, colour: impl Fn(Point) -> [u8; 4]) {
         let coverage = self.cover(path, rule);
         for row in coverage.rows.clone() {
             for column in coverage.columns.clone() {
-                let share = coverage.at(column, row) * u32::from(alpha) / 255;
-                self.blend((column, row), [red, green, blue], share);
+                let share = coverage.at(column, row);
+                if share > 0 {
+                    let [red, green, blue, alpha] = colour(Point::new(column as f64 + 0.5, row as f64 + 0.5));
+                    self.blend((column, row), [red, green, blue], share * u32::from(alpha) / 255);
+                }
             }
         }
     }
 
+    fn paint(&mut self, path: &BezPath, rule: FillRule, paint: &Paint<'_>, is_stroke: bool) {
+        let Paint::Pattern(pattern) = paint else {
+            let colour = colour(paint);
+            return self.fill(path, rule, |_| colour);
+        };
+        match &**pattern {
+            Pattern::Shading(shading) => {
+                let shading = shading.encode();
+                self.fill(path, rule, |at| {
+                    shading.sample(shading.base_transform * at).map(|part| (part.clamp(0.0, 1.0) * 255.0 + 0.5) as u8)
+                });
+            }
+            Pattern::Tiling(tiling) => self.tile(path, rule, tiling, is_stroke),
+        }
+    }
+
+    /// Fills a shape with the tiles of a pattern.
+    fn tile(&mut self, path: &BezPath, rule: FillRule, tiling: &TilingPattern<'_>, is_stroke: bool) {
+        let (back, bounds) = (tiling.matrix.inverse(), tiling.bbox);
+        let (across, down) = (f64::from(tiling.x_step).abs(), f64::from(tiling.y_step).abs());
+        self.push_clip_path(&ClipPath { path: path.clone(), fill: rule });
+        let (columns, rows) = self.visible(Rect::new(0.0, 0.0, self.width as f64, self.height as f64));
+        let seen = Rect::new(columns.start as f64, rows.start as f64, columns.end as f64, rows.end as f64);
+        let seen = back.transform_rect_bbox(seen);
+        let range = |from: f64, to: f64, step: f64| (from / step).floor() as i64..=(to / step).ceil() as i64;
+        let columns = range(seen.x0 - bounds.x1, seen.x1 - bounds.x0, across);
+        let rows = range(seen.y0 - bounds.y1, seen.y1 - bounds.y0, down);
+        let length =
+            |range: &std::ops::RangeInclusive<i64>| range.end().saturating_sub(*range.start()).saturating_add(1);
+        let tiles = usize::try_from(length(&columns).saturating_mul(length(&rows))).unwrap_or(usize::MAX);
+        let work = tiles.saturating_mul(TILE_WORK);
+        if back.is_finite() && work < self.left {
+            self.can_work(work);
+            self.push_transparency_group(tiling.opacity, None, BlendMode::Normal);
+            for (column, row) in rows.flat_map(|row| columns.clone().map(move |column| (column, row))) {
+                let place = Affine::translate((column as f64 * across, row as f64 * down));
+                tiling.interpret(self, tiling.matrix * place, is_stroke);
+            }
+            self.pop_transparency_group();
+        } else {
+            self.fill(path, rule, |_| PATTERN);
+        }
+        self.pop_clip();
+    }
+
+    /// Adds a clip within the present one.
+    fn push_coverage(&mut self, mut coverage: Coverage) {
+        if let Some(outer) = self.clips.last() {
+            let places =
+                coverage.rows.clone().flat_map(|row| coverage.columns.clone().map(move |column| (column, row)));
+            for (cell, (column, row)) in coverage.cells.iter_mut().zip(places) {
+                *cell = (u32::from(*cell) * outer.at(column, row) / 255) as u8;
+            }
+        }
+        self.clips.push(coverage);
+    }
+
+    /// Adds the clip of a soft mask, which is drawn on a page of its own.
+    fn push_mask(&mut self, mask: &SoftMask<'_>) {
+        let (columns, rows) = self.visible(Rect::new(0.0, 0.0, self.width as f64, self.height as f64));
+        let mut drawn = Self::new(self.width, self.height);
+        drawn.left = self.left.saturating_sub(drawn.pixels.len());
+        drawn.is_white = mask.mask_type() == MaskType::Alpha;
+        let [red, green, blue, _] = mask.background_color().to_rgba().to_rgba8();
+        drawn.pixels.fill([red, green, blue]);
+        mask.interpret(&mut drawn);
+        self.left = drawn.left;
+        let mut cells = Vec::with_capacity(columns.len() * rows.len());
+        for row in rows.clone() {
+            let line = &drawn.pixels[row * self.width..][columns.clone()];
+            cells.extend(line.iter().map(|[red, green, blue]| brightness(*red, *green, *blue)));
+        }
+        if let Some(function) = mask.transfer_function() {
+            function.apply_to(&mut cells);
+        }
+        self.push_coverage(Coverage { columns, rows, cells });
+    }
+
     fn blend(&mut self, (column, row): (usize, usize), colour: [u8; 3], share: u32) {
         let clip = self.clips.last().map_or(255, |clip| clip.at(column, row));
-        let share = share * clip * self.opacities.last().copied().unwrap_or(255) / (255 * 255);
+        let layer = self.layers.last().copied().unwrap_or(Layer::PAGE);
+        let share = share * clip * layer.opacity / (255 * 255);
+        let colour = if self.is_white { [u8::MAX; 3] } else { colour };
         let Some(pixel) = self.pixels.get_mut(row * self.width + column).filter(|_| share > 0) else { return };
         for (below, above) in pixel.iter_mut().zip(colour) {
+            let above = if layer.multiplies { (u32::from(above) * u32::from(*below) / 255) as u8 } else { above };
             *below = ((u32::from(*below) * (255 - share) + u32::from(above) * share + 127) / 255) as u8;
         }
     }
@@ -302,32 +417,42 @@ impl<'a> Device<'a> for Canvas {
             DrawMode::FillAndStroke(rule, stroke) => (Some(*rule), Some(stroke)),
             DrawMode::Invisible => (None, None),
         };
-        let colour = colour(&props.paint);
+        self.push_transparency_group(1.0, props.soft_mask.clone(), props.blend_mode);
         if let Some(rule) = filled {
-            self.fill(&(props.transform * path), rule, colour);
+            self.paint(&(props.transform * path), rule, &props.paint, false);
         }
         if let Some(stroke) = stroked {
-            self.fill(&outline(path, stroke, props.transform), FillRule::NonZero, colour);
+            self.paint(&outline(path, stroke, props.transform), FillRule::NonZero, &props.paint, true);
         }
+        self.pop_transparency_group();
     }
 
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, mode: &DrawMode) {
         if matches!(mode, DrawMode::Invisible) {
             return;
         }
+        self.push_transparency_group(1.0, props.soft_mask.clone(), props.blend_mode);
         for glyph in run.glyphs() {
             let place = glyph.transform();
             match &**glyph {
                 Glyph::Outline(letter) => {
                     let shape = props.transform * place * letter.outline();
-                    self.fill(&shape, FillRule::NonZero, colour(&props.paint));
+                    let is_space = glyph.as_unicode().is_some_and(|text| match text {
+                        BfString::Char(letter) => letter.is_whitespace(),
+                        BfString::String(text) => text.trim().is_empty(),
+                    });
+                    self.letters += usize::from(!shape.is_empty());
+                    self.missing += usize::from(shape.is_empty() && !is_space);
+                    self.paint(&shape, FillRule::NonZero, &props.paint, false);
                 }
                 Glyph::Type3(letter) => letter.interpret(self, props.transform, place, &props.paint),
             }
         }
+        self.pop_transparency_group();
     }
 
     fn draw_image(&mut self, image: Image<'a, '_>, props: ImageDrawProps<'a>) {
+        self.push_transparency_group(1.0, props.soft_mask.clone(), props.blend_mode);
         match image {
             Image::Raster(raster) => {
                 raster.with_rgba(|image, mask| self.draw_raster(props.transform, &image, mask.as_ref()), None);
@@ -336,31 +461,34 @@ impl<'a> Device<'a> for Canvas {
                 stencil.with_stencil(|stencil, paint| self.draw_stencil(props.transform, &stencil, paint), None);
             }
         }
+        self.pop_transparency_group();
     }
 
     fn push_clip_path(&mut self, clip: &ClipPath) {
-        let mut coverage = self.cover(&clip.path, clip.fill);
-        if let Some(outer) = self.clips.last() {
-            let places =
-                coverage.rows.clone().flat_map(|row| coverage.columns.clone().map(move |column| (column, row)));
-            for (cell, (column, row)) in coverage.cells.iter_mut().zip(places) {
-                *cell = (u32::from(*cell) * outer.at(column, row) / 255) as u8;
-            }
-        }
-        self.clips.push(coverage);
+        let coverage = self.cover(&clip.path, clip.fill);
+        self.push_coverage(coverage);
     }
 
     fn pop_clip(&mut self) {
         self.clips.pop();
     }
 
-    fn push_transparency_group(&mut self, opacity: f32, _: Option<SoftMask<'a>>, _: BlendMode) {
-        let outer = self.opacities.last().copied().unwrap_or(255);
-        self.opacities.push((outer as f32 * opacity.clamp(0.0, 1.0)) as u32);
+    fn push_transparency_group(&mut self, opacity: f32, mask: Option<SoftMask<'a>>, mode: BlendMode) {
+        let outer = self.layers.last().copied().unwrap_or(Layer::PAGE);
+        if let Some(mask) = &mask {
+            self.push_mask(mask);
+        }
+        self.layers.push(Layer {
+            opacity: (outer.opacity as f32 * opacity.clamp(0.0, 1.0)) as u32,
+            multiplies: outer.multiplies || matches!(mode, BlendMode::Multiply | BlendMode::Darken),
+            is_masked: mask.is_some(),
+        });
     }
 
     fn pop_transparency_group(&mut self) {
-        self.opacities.pop();
+        if self.layers.pop().is_some_and(|layer| layer.is_masked) {
+            self.clips.pop();
+        }
     }
 }
 
@@ -377,7 +505,7 @@ mod tests {
 
     /// Returns the red parts of the pixels after the shape was filled in black on a page of 4 by 4 pixels.
     fn filled(canvas: &mut Canvas, path: &BezPath, rule: FillRule) -> Vec<u8> {
-        canvas.fill(path, rule, [0, 0, 0, u8::MAX]);
+        canvas.fill(path, rule, |_| [0, 0, 0, u8::MAX]);
         canvas.pixels.iter().map(|pixel| pixel[0]).collect()
     }
 
@@ -412,9 +540,9 @@ mod tests {
         for far in [f64::NAN, f64::INFINITY, 1e300] {
             let mut path = square(0.5, 3.0);
             path.line_to((far, -far));
-            canvas.fill(&path, FillRule::NonZero, [0, 0, 0, u8::MAX]);
+            canvas.fill(&path, FillRule::NonZero, |_| [0, 0, 0, u8::MAX]);
             let stroke = StrokeProps { line_width: f32::MAX, ..StrokeProps::default() };
-            canvas.fill(&outline(&path, &stroke, Affine::IDENTITY), FillRule::NonZero, [0, 0, 0, u8::MAX]);
+            canvas.fill(&outline(&path, &stroke, Affine::IDENTITY), FillRule::NonZero, |_| [0, 0, 0, u8::MAX]);
         }
         assert!(render(b"%PDF-1.7\n".to_vec(), 1).is_err());
     }
