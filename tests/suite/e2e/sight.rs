@@ -4,6 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::{
     documents::fixture,
+    mcp::installed,
     parts::{RED, with_vision_model},
     *,
 };
@@ -247,4 +248,76 @@ async fn page_is_not_shown_without_vision() {
     let page = json!({"path": "/project/browser.pdf", "view": "page"});
     let results = world.call_all_in_project(vec![("read_file", page)]).await;
     has_all(&results[0], &["E_TOOL: you cannot see pictures; omit view to read the text of the page"]);
+}
+
+/// Writes a red plot of 40 × 20 pixels with the standard library only.
+const PLOTS: &str = r#"python3 - <<'END'
+import struct, zlib
+chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+rows = b"".join(b"\0" + b"\xff\0\0" * 40 for _ in range(20))
+head = chunk(b"IHDR", struct.pack(">IIBBBBB", 40, 20, 8, 2, 0, 0, 0))
+open("/temp/plot.png", "wb").write(b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+END"#;
+
+#[tokio::test]
+async fn plot_of_a_command_and_page_3_are_shown_over_each_wire() {
+    for wire in WIRES {
+        let world = seeing(wire).await;
+        world.write("project/browser.pdf", fs::read(fixture("programs/browser.pdf")).unwrap());
+        let calls = vec![
+            ("run_bash_command", json!({"command": PLOTS})),
+            read("temp/plot.png"),
+            ("read_file", json!({"path": "/project/browser.pdf", "view": "page", "offset": 3})),
+        ];
+        let (plot, then) = (calls[0].clone(), calls[1..].to_vec());
+        world.call_all_in_project(vec![plot]).await;
+        let session = world.last_session().await;
+        world.model.respond_with(move |request| match request.text.contains("shown as") {
+            true => Reply::text("Seen."),
+            false => then.iter().fold(Reply::default(), |reply, (tool, args)| reply.and_call(*tool, args.clone())),
+        });
+        world.ok(["run", "Look at the plot and at page 3.", "--session", &session]).await;
+        assert_eq!(shown(&world.model.requests().pop().unwrap()), ["image/png", "image/png"], "{wire}");
+        assert_eq!(world.model.refusals(), [""; 0], "{wire}");
+    }
+}
+
+/// Returns Debian's Chromium, or `None`, in which case the test is skipped.
+fn chromium() -> Option<PathBuf> {
+    let found = Path::new("/usr/bin/chromium").is_file().then(|| PathBuf::from("/usr/bin/chromium"));
+    if found.is_none() {
+        eprintln!("skipped: Chromium is not installed");
+    }
+    found
+}
+
+#[tokio::test]
+async fn screenshot_of_a_real_browser_is_shown_over_each_wire() {
+    let Some(chromium) = chromium() else { return };
+    let tools = ["browser_navigate", "browser_take_screenshot"];
+    let offered: serde_json::Map<String, Value> =
+        tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
+    for wire in WIRES {
+        let home = TempHome::new();
+        let (script, output) = (installed("node_modules/@playwright/mcp/cli.js"), home.path().join("shots"));
+        let args = json!([
+            script,
+            "--headless",
+            "--no-sandbox",
+            "--isolated",
+            "--executable-path",
+            chromium,
+            "--output-dir",
+            output
+        ]);
+        let server = json!({"command": installed("bin/node"), "args": args, "tools": offered});
+        home.write("config/mcp_servers.yaml", json!({"servers": {"browser": server}}).to_string());
+        let world = seeing_in(home, wire).await;
+        let page = json!({"url": "data:text/html,<body bgcolor=red><h1>Harbour</h1>"});
+        let calls = vec![("mcp_browser_browser_navigate", page), ("mcp_browser_browser_take_screenshot", json!({}))];
+        let results = world.call_all_in_project(calls).await;
+        has_all(&results[1], &["is stored in /large_tool_results/", ", and shown as "]);
+        assert_eq!(shown(&world.model.requests().pop().unwrap()).len(), 1, "{wire}: {results:?}");
+        assert_eq!(world.model.refusals(), [""; 0], "{wire}");
+    }
 }

@@ -5,6 +5,7 @@
 mod archives;
 mod bench;
 mod changes;
+mod drawn;
 mod exports;
 mod hostile;
 mod library;
