@@ -195,14 +195,20 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
 fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
     let (format, decoder) = picture::open_decoder(Cursor::new(bytes)).map_err(|error| describe(&error))?;
     let (width, height) = decoder.dimensions();
-    if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
-        return Err(format!("it is {width} × {height} pixels, too small or too narrow"));
-    }
+    check_size(width, height)?;
     let image = picture::decode_image(decoder, MAX_OUTPUT_SIDE).map_err(|error| describe(&error))?;
     ready(&image, format == Some(ImageFormat::Jpeg))
 }
 
+/// Fails if providers would refuse an image of this size.
+fn check_size(width: u32, height: u32) -> Result<(), String> {
+    fail_if(width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO, || {
+        format!("it is {width} × {height} pixels, too small or too narrow")
+    })
+}
+
 fn ready(image: &DynamicImage, is_photograph: bool) -> Result<(PictureHeader, Vec<u8>), String> {
+    check_size(image.width(), image.height())?;
     let (media_type, content) = encode(image, is_photograph).map_err(|error| describe(&error))?;
     let (width, height, bytes) = (image.width(), image.height(), content.len() as u64);
     Ok((PictureHeader::Ready { media_type: media_type.to_owned(), width, height, bytes }, content))

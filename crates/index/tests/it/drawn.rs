@@ -59,6 +59,10 @@ async fn pages_that_cannot_be_drawn_are_refused_with_a_reason() {
         let error = prepare(&fixture_bytes(name), page).await.unwrap_err();
         assert!(error.contains(reason), "{name}: {error}");
     }
+    // Providers refuse the whole conversation for a strip.
+    let strip = String::from_utf8(pdf("", "", &[])).unwrap().replace("[0 0 600 800]", "[0 0 600 001]");
+    let error = prepare(strip.as_bytes(), 1).await.unwrap_err();
+    assert!(error.contains("too small or too narrow"), "{error}");
 }
 
 #[tokio::test]
