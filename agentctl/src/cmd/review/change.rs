@@ -20,15 +20,15 @@ const FILE_NAME: &str = "review.diff";
 const SETTINGS: [&str; 6] =
     ["-c", "core.quotePath=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
 
-/// Variables of git for every call. Missing objects are not fetched, because the repository names the programs for that.
+/// Variables of git for every call. Missing objects are not fetched: the repository names the programs for that.
 const VARIABLES: [(&str, &str); 4] =
     [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", ""), (NO_FILTER, "")];
 
 /// Variable with the value of the settings of filters.
 const NO_FILTER: &str = "AGENTD_NO_FILTER";
 
-/// Arguments of `git diff`. The form of the diff does not depend on the configuration, and no program of it runs. In the
-/// folder of a submodule, git would run with the configuration there.
+/// Arguments of `git diff`. The form of the diff does not depend on the configuration, and no program of it runs. In
+/// the folder of a submodule, git would run with the configuration there.
 const DIFF: [&str; 10] = [
     "diff",
     "--no-color",
@@ -60,7 +60,7 @@ impl Change {
     /// Finds the change between two revisions, of the staged files, or of all uncommitted files.
     ///
     /// # Errors
-    /// Fails if the current folder is not in a repository with its own files, a revision is unknown, or git cannot be run.
+    /// Fails if the current folder is not in a repository with own files, a revision is unknown, or git cannot be run.
     pub(super) fn find(range: Option<&str>, staged: bool) -> Result<Self, Failure> {
         let root = line(git(Path::new("."), &["rev-parse", "--show-toplevel"])?);
         if !Path::new(&root).join(".git").exists() {
